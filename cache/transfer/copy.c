@@ -215,9 +215,9 @@ static bool removed_before(struct copying *k, const char *there, bool own)
     bool ret = false;
 
     cache_lock(c);
-    for (i = row_first(c); i && i != k->intent && !ret; i = row_next(i))
-        ret = i->kind == INTENT_UNLINK && strcmp(i->from, k->from) == 0 &&
-              (!there || takes(i, there, own));
+    for (i = row_of_name_locked(c, k->from); i && i->seq < k->intent->seq && !ret;
+         i = row_of_name_next(i))
+        ret = i->kind == INTENT_UNLINK && (!there || takes(i, there, own));
     cache_unlock(c);
     return ret;
 }

@@ -41,9 +41,12 @@ static bool came_with(struct intent *done, struct intent *i) REQUIRES(cache_mute
 {
     auto_free char *at = strdup(i->from);
 
-    for (struct intent *j = row_prev(i); at && j != done; j = row_prev(j))
+    for (struct intent *j = row_prev(i); at && (j = row_over_until(j, at)); j = row_prev(j)) {
+        if (j->seq <= done->seq)
+            break;
         if (intent_backward(j, &at) == INTENT_LEFT)
             return false;
+    }
     return at && path_below(done->to, at);
 }
 
@@ -150,13 +153,28 @@ static bool fragments_move(struct fragments *fragments, const struct intent *by)
     return out && !whole;
 }
 
+/* The next row from `i` on that may concern the fragments. With one of them, out of which
+ * nothing is moved, as each file is, those between are left out. */
+static struct intent *next_moving_locked(struct cache *c, const struct fragments *fragments,
+                                         struct intent *i) REQUIRES(cache_mutex)
+{
+    const char *path = fragments->n == 1 ? fragments->v[0].path : NULL;
+
+    if (!i || !path)
+        return i;
+    const struct row_ask out = {.sets = ROWS_LEAVING, .path = path, .since = i->seq};
+    return row_below_locked(c, &out) ? i : row_over_from(i, path);
+}
+
 /* Where what `done` brought is after all later renames. Without memory for one of the fragments
  * the others are right. */
-static void fragments_follow_locked(struct fragments *fragments, struct intent *done)
-    REQUIRES(cache_mutex)
+static void fragments_follow_locked(struct cache *c, struct fragments *fragments,
+                                    struct intent *done) REQUIRES(cache_mutex)
 {
+    struct intent *i = row_next(done);
+
     fragments_add(fragments, done);
-    for (struct intent *i = row_next(done); i; i = row_next(i)) {
+    for (; (i = next_moving_locked(c, fragments, i)); i = row_next(i)) {
         if (intent_is_rename(i) && fragments_move(fragments, i) && came_with(done, i))
             fragments_add(fragments, i);
     }
@@ -188,7 +206,7 @@ void copy_sources_locked(struct cache *c, struct intent *done, struct copy_reade
     assert(done);
     if (done->kind == INTENT_RENAMEDIR)
         listing_dir_moved_locked(c);
-    fragments_follow_locked(&fragments, done);
+    fragments_follow_locked(c, &fragments, done);
     for (size_t i = 0; i < fragments.n; i++)
         sources_of_fragment_follow(&m, &fragments.v[i]);
     fragments_release(&fragments);

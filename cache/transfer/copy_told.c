@@ -19,14 +19,6 @@ struct copied {
     bool own;         /* this cache put it */
 };
 
-/* The first of the intentions from `i` on that concerns the file's name, or NULL. */
-static struct intent *next_at(struct intent *i, const char *path) REQUIRES(cache_mutex)
-{
-    while (i && !path_below(i->from, path) && !(i->to && path_below(i->to, path)))
-        i = row_next(i);
-    return i;
-}
-
 /* Whether the later intention means what was copied. One of which the version is not known
  * means what was brought, if that is what was known here. */
 static bool means_copied(const struct copying *k, const struct intent *i,
@@ -45,9 +37,9 @@ static bool means_copied(const struct copying *k, const struct intent *i,
  * above is followed. */
 static struct intent *next_taking(struct intent *i, char **at) REQUIRES(cache_mutex)
 {
-    i = *at ? next_at(i, *at) : NULL;
+    i = *at ? row_over_from(i, *at) : NULL;
     while (i && i->kind == INTENT_RENAMEDIR && intent_forward(i, at))
-        i = *at ? next_at(row_next(i), *at) : NULL;
+        i = *at ? row_over_from(row_next(i), *at) : NULL;
     bool takes = i && (i->kind == INTENT_UNLINK || i->kind == INTENT_RENAME) &&
                  strcmp(i->from, *at) == 0;
     return takes ? i : NULL;
@@ -138,8 +130,9 @@ bool copy_is_replaced_locked(const struct copying *k)
 {
     auto_free char *at = strdup(k->to);
     bool with_dir = false;
+    const struct intent *i = row_next(k->intent);
 
-    for (const struct intent *i = row_next(k->intent); at && i; i = row_next(i)) {
+    for (; at && (i = row_over_from(i, at)); i = row_next(i)) {
         if (intent_forward(i, &at)) {
             with_dir = with_dir || i->kind == INTENT_RENAMEDIR;
             continue;

@@ -22,11 +22,11 @@ static bool removal_pending_before(struct cache *c, const struct intent *self, c
                                    bool is_dir) REQUIRES(cache_mutex)
 {
     enum intent_kind kind = is_dir ? INTENT_RMDIR : INTENT_UNLINK;
+    const struct intent *i = row_of_name_locked(c, path);
 
-    for (struct intent *i = row_first(c); i && i != self; i = row_next(i))
-        if (i->kind == kind && strcmp(i->from, path) == 0)
-            return true;
-    return false;
+    while (i && i->seq < self->seq && i->kind != kind)
+        i = row_of_name_next(i);
+    return i && i->seq < self->seq;
 }
 
 static struct item *item_add(struct copying *k)
@@ -418,21 +418,39 @@ static bool is_in_the_way(const struct copying *k, const struct intent *removal)
     return false;
 }
 
+struct ways {
+    const struct copying *k;
+    bool found;
+};
+
+/* All of them are marked: none is the one that is looked for. */
+static bool mark_urgent(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    struct ways *w = arg;
+
+    if (!i->debt.error && is_in_the_way(w->k, i))
+        w->found = i->urgent = true;
+    return false;
+}
+
 /* Many stores hold nothing at or below a name of the other kind: an earlier removal of such a
  * name goes first. Whether there is one to wait for. */
 static bool must_wait(struct copying *k)
 {
     struct cache *c = k->cache;
-    bool found = false;
+    struct ways ways = {.k = k};
+    const struct row_ask ask = {.sets = ROWS_REMOVING,
+                                .path = k->to,
+                                .until = k->intent->seq,
+                                .is = mark_urgent,
+                                .arg = &ways};
 
     if (k->n)
         qsort(k->v, k->n, sizeof(*k->v), by_path_down);
     cache_lock(c);
-    for (struct intent *i = row_first(c); i && i != k->intent; i = row_next(i))
-        if (!intent_is_rename(i) && !i->debt.error && is_in_the_way(k, i))
-            found = i->urgent = true;
+    (void)row_below_locked(c, &ask);
     cache_unlock(c);
-    return found;
+    return ways.found;
 }
 
 /* A directory's own marker is not part of the listing below it. *ret tells whether it has one.
@@ -529,13 +547,11 @@ static int copy_tree(struct copying *k, struct op *op)
     return r;
 }
 
-static bool removals_pending_below(struct cache *c, const char *a, const char *b)
-    REQUIRES(cache_mutex)
+static bool removals_pending_below(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    for (struct intent *i = row_first(c); i; i = row_next(i))
-        if (!intent_is_rename(i) && (path_below(a, i->from) || path_below(b, i->from)))
-            return true;
-    return false;
+    const struct row_ask ask = {.sets = ROWS_REMOVING, .path = path};
+
+    return row_at_locked(c, &ask) || row_below_locked(c, &ask);
 }
 
 /* Files of the mirror whose stamps name a place below the directory that moves. */
@@ -570,7 +586,7 @@ static int rename_tree(struct copying *k, struct op *op)
     struct object obj = {0};
 
     cache_lock(c);
-    bool unsafe = removals_pending_below(c, k->from, k->to);
+    bool unsafe = removals_pending_below(c, k->from) || removals_pending_below(c, k->to);
     auto_free char *at = intent_path_after(row_next(k->intent), k->to);
     struct node *dir = at && !unsafe ? tree_find(c, at, NULL) : NULL;
     int cr = dir ? tree_each(dir, collect_stamped, k) : 0;

@@ -20,6 +20,7 @@
 struct moved {
     struct node *node; /* referenced */
     char *to;
+    uint64_t seq; /* of the removal of its old name */
 };
 
 struct moved_files {
@@ -27,38 +28,55 @@ struct moved_files {
     size_t n, cap;
 };
 
-static bool left(const struct intent *i, const char *path, bool below)
-{
-    const char *rest = i->moved_to ? path_below(path, i->from) : NULL;
+struct gathering {
+    struct cache *cache;
+    struct moved_files *found;
+    int error;
+};
 
-    return rest && (below || !*rest);
+/* Adds what left the name, if it is in no store. Whether there is no memory to go on. */
+static bool gather(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    struct gathering *g = arg;
+    struct moved_files *m = g->found;
+
+    if (!removal_is_of_only_copy_locked(g->cache, i))
+        return false;
+    struct node *n = removal_moved_file_locked(g->cache, i)->node;
+    if (node_name_at(n, place_of_path(i->from))) /* it is back: it goes there itself */
+        return false;
+    char *to = node_path(n);
+    if (!to || array_grow(m->v, m->cap, m->n + 1)) {
+        free(to);
+        g->error = -ENOMEM;
+        return true;
+    }
+    node_ref_locked(n);
+    m->v[m->n++] = (struct moved){n, to, i->seq};
+    return false;
+}
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct moved *one = a, *other = b;
+
+    return one->seq < other->seq ? -1 : one->seq > other->seq;
 }
 
 static int gather_locked(struct cache *c, const char *path, bool below, uint64_t seq,
                          struct moved_files *m) REQUIRES(cache_mutex)
 {
-    struct intent *i;
+    struct gathering g = {c, m, 0};
+    const struct row_ask ask = {
+        .sets = ROWS_REMOVING, .path = path, .until = seq + 1, .is = gather, .arg = &g};
 
-    if (!c->queue->moved) /* thousands of removals must not look at each other */
+    if (!c->queue->moved)
         return 0;
-    ROWS_FOREACH(c, i)
-    {
-        if (i->seq > seq)
-            break;
-        if (!left(i, path, below) || !removal_is_of_only_copy_locked(c, i))
-            continue;
-        struct node *n = removal_moved_file_locked(c, i)->node;
-        if (node_name_at(n, place_of_path(i->from))) /* it is back: it goes there itself */
-            continue;
-        char *to = node_path(n);
-        if (!to || array_grow(m->v, m->cap, m->n + 1)) {
-            free(to);
-            return -ENOMEM;
-        }
-        node_ref_locked(n);
-        m->v[m->n++] = (struct moved){n, to};
-    }
-    return 0;
+    if (!row_at_locked(c, &ask) && below)
+        (void)row_below_locked(c, &ask);
+    if (m->n)
+        qsort(m->v, m->n, sizeof(*m->v), by_seq);
+    return g.error;
 }
 
 static void drop(struct cache *c, struct moved_files *m)
