@@ -96,13 +96,19 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
         l->removal = i;
 }
 
+/* Either may be NULL. */
+static struct intent *older(struct intent *a, struct intent *b)
+{
+    return a && b ? (a->seq < b->seq ? a : b) : a ? a : b;
+}
+
 static void look_at_renames(struct look *l, const char *path, struct place at)
     REQUIRES(cache_mutex)
 {
-    struct intent *i;
+    struct intent *i = row_first(l->cache);
 
-    ROWS_FOREACH(l->cache, i)
-    {
+    for (; (i = older(row_over_from(i, path), row_over_from(i, place_path(at))));
+         i = row_next(i)) {
         if (intent_since(i) <= l->waiter->seq && intent_is_rename(i) &&
             (path_below(i->to, path) || place_below(intent_source(i), at)))
             owed_intent(l, i);
@@ -138,14 +144,16 @@ static bool is_name_in(struct cache *c, const char *dir, const char *path)
     return parent && !tree_find(c, parent, NULL);
 }
 
-/* Backwards, since the directory had other names when older intentions were recorded. */
+/* Backwards, since the directory had other names when older intentions were recorded. Where
+ * none is of what is in it, those of names above it are left. */
 static int look_at_intents(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     struct cache *c = l->cache;
     auto_free char *at = node_path(dir);
+    bool below = at && intent_below(c, at);
     struct intent *i = row_last(c); /* the last */
 
-    for (; i && at; i = row_prev(i)) {
+    for (; at && (i = below ? i : row_over_until(i, at)); i = row_prev(i)) {
         bool concerns = is_name_in(c, at, i->from) ||
                         (i->to && (is_name_in(c, at, i->to) || path_below(i->to, at)));
         if (concerns && intent_since(i) <= l->waiter->seq)

@@ -109,32 +109,42 @@ int node_renumber(struct cache *c, struct node *n)
     return node_write_stamp_ns_locked(c, n);
 }
 
+struct older_ask {
+    struct cache *cache;
+    const char *from, *to;
+    struct node *found;
+    int error;
+};
+
+static bool takes_older(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    struct older_ask *a = arg;
+    const char *rest = i->ino ? path_below(a->to, i->from) : NULL;
+
+    if (!rest)
+        return false;
+    auto_free char *path = path_join(a->from, rest);
+    struct node *n = path ? tree_find(a->cache, path, NULL) : NULL;
+    a->error = path ? 0 : -ENOMEM;
+    a->found = n && n->ino == i->ino && n->named_seq < i->seq ? n : NULL;
+    return a->error || a->found;
+}
+
 /* A file of several names, one of which a pending row takes, and which comes to that name
  * within the directory that moves; *ret is referenced, or NULL. 0 or -ENOMEM. */
 static int taken_for_older(struct cache *c, const char *from, const char *to, struct node **ret)
 {
-    struct intent *i;
-    int r = 0;
+    struct older_ask older = {.cache = c, .from = from, .to = to};
+    const struct row_ask ask = {
+        .sets = ROWS_TAKING, .path = to, .is = takes_older, .arg = &older};
 
-    *ret = NULL;
     cache_lock(c);
-    ROWS_FOREACH(c, i)
-    {
-        const char *rest = i->ino ? path_below(to, i->from) : NULL;
-        if (!rest || !*rest)
-            continue;
-        auto_free char *path = path_join(from, rest);
-        struct node *n = path ? tree_find(c, path, NULL) : NULL;
-        r = path ? 0 : -ENOMEM;
-        if (n && n->ino == i->ino && n->named_seq < i->seq)
-            *ret = n;
-        if (r < 0 || *ret)
-            break;
-    }
-    if (*ret)
-        node_ref_locked(*ret);
+    (void)row_below_locked(c, &ask);
+    if (older.found)
+        node_ref_locked(older.found);
     cache_unlock(c);
-    return r;
+    *ret = older.found;
+    return older.error;
 }
 
 int node_renumber_below(struct cache *c, const char *from, const char *to)
