@@ -1,6 +1,7 @@
-/* cache/transfer/: room on the disk, what is pinned, uploads in parts that were broken off;
- * with nothing above it. */
-#include "cache/transfer/transfer_impl.h"
+/* cache/transfer/: room on the disk, what is pinned, uploads in parts that were broken off, how
+ * many rows the end of a rename looks at; with nothing above it. */
+#include "cache/queue/queue_impl.h"
+#include "cache/transfer/copy.h"
 #include "common/mem.h"
 #include "tests/lib/room.h"
 #include "tests/lib/suite.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct store_ops no_ops;
@@ -299,6 +301,69 @@ START_TEST(a_later_mount_finds_it)
 }
 END_TEST
 
+#ifndef NDEBUG
+/* ---- the end of a rename ---- */
+
+static void add_many(enum intent_kind kind, unsigned n, const char *from, const char *to)
+    REQUIRES(cache_mutex)
+{
+    char a[32], b[32];
+
+    for (unsigned k = 0; k < n; k++) {
+        (void)snprintf(a, sizeof(a), n > 1 ? "%s%u" : "%s", from, k);
+        (void)snprintf(b, sizeof(b), n > 1 ? "%s%u" : "%s", to ? to : "", k);
+        struct intent *i = intent_new(seq_next_locked(c), kind, a, to ? b : NULL, 0, "v");
+        ck_assert_ptr_nonnull(i);
+        intent_add_locked(c, i);
+    }
+}
+
+static void end_rename(struct intent *i, bool removed) REQUIRES(cache_mutex)
+{
+    struct copying k = {.cache = c, .intent = i, .from = i->from, .to = i->to};
+    struct copy_readers changed = {0};
+
+    copy_sources_locked(c, i, &changed);
+    copy_tell_next_locked(&k, i->to, "v", "w", false);
+    ck_assert_uint_eq(k.n_told, removed);
+    ck_assert(!copy_is_replaced_locked(&k)); /* the directory took it along */
+    ck_assert_uint_eq(changed.n, 0);
+    free(k.told);
+}
+
+/* Of a directory's files, each of which was renamed within it before it was renamed itself and
+ * half of them were removed. */
+static unsigned long long looked_for(unsigned n)
+{
+    struct intent *i;
+    unsigned k = 0;
+
+    cache_lock(c);
+    add_many(INTENT_RENAME, n, "d/f", "d/g");
+    add_many(INTENT_RENAMEDIR, 1, "d", "e");
+    add_many(INTENT_UNLINK, n / 2, "e/g", NULL);
+    unsigned long long before = atomic_load(&rows_looked_at);
+    RENAMES_FOREACH(c, i)
+    {
+        if (i->kind == INTENT_RENAME)
+            end_rename(i, k++ < n / 2);
+    }
+    unsigned long long looked = atomic_load(&rows_looked_at) - before;
+    while (row_first(c))
+        intent_remove_locked(c, row_first(c));
+    cache_unlock(c);
+    return looked;
+}
+
+START_TEST(the_end_of_a_rename_takes_few_looks)
+{
+    unsigned long long few = looked_for(100), many = looked_for(1000);
+
+    ck_assert_msg(many < 30 * few, "%llu, %llu", few, many);
+}
+END_TEST
+#endif
+
 int main(void)
 {
     Suite *s = suite_create("transfer");
@@ -313,6 +378,9 @@ int main(void)
     tcase_add_test(t, other_content_begins_anew);
     tcase_add_test(t, one_sweep_of_a_key_is_enough);
     tcase_add_loop_test(t, a_later_mount_finds_it, 0, ARRAY_SIZE(loads));
+#ifndef NDEBUG /* others count no looks */
+    tcase_add_test(t, the_end_of_a_rename_takes_few_looks);
+#endif
     suite_add_tcase(s, t);
     return suite_run(s);
 }
