@@ -367,7 +367,7 @@ START_TEST(the_answers_are_those_of_a_walk)
         struct cache *c = any_rows();
         check_stuck(c);
         for (int k = 0; k < 4; k++) {
-            const char *path = any_path();
+            const char *path = below(20) ? any_path() : "";
             check_path(c, path);
             check_ask(c);
             ROWS_FOREACH(c, i)
@@ -405,8 +405,9 @@ static void ask_all(struct cache *c) REQUIRES(cache_mutex)
 
     ROWS_FOREACH(c, i)
     {
-        auto_free char *after = intent_path_after(row_next(i), i->to ? i->to : i->from);
-        auto_free char *lasting = intent_lasting_path(row_next(i), i->to ? i->to : i->from);
+        const char *at = i->to ? i->to : i->from;
+        free(intent_path_after(row_next(i), at));
+        free(intent_lasting_path(row_next(i), at));
         (void)order_row_blocks_upload(c, i->from, false);
         (void)removal_pending(c, i->from);
         (void)tombstone_hides(c, place_of_path(i->from), false, i->from, 0);
