@@ -29,10 +29,9 @@ static struct debt *debt_of(struct node *n) REQUIRES(cache_mutex)
 struct target {
     struct node *node; /* referenced */
     uint64_t generation;
-    /* Those before the flush began */
-    unsigned attempts; /* that failed */
-    unsigned losses;
-    uint64_t size;
+    unsigned attempts, losses; /* before the flush began */
+    uint64_t size;             /* then */
+    bool lost;                 /* a name, since then */
 };
 
 struct flush {
@@ -244,7 +243,7 @@ static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
     return r;
 }
 
-static bool target_done(const struct target *t) REQUIRES(cache_mutex)
+static bool target_done(const struct flush *fl, const struct target *t) REQUIRES(cache_mutex)
 {
     struct node *n = t->node;
 
@@ -252,8 +251,8 @@ static bool target_done(const struct target *t) REQUIRES(cache_mutex)
         return true;
     if (n->dir || !file_stored_locked(n, t->generation))
         return false;
-    /* None of the names it has now owes anything: it goes up to be sure, unless it is open. */
-    return names_owe(n) || n->file->write_handles > 0;
+    /* What none of its names owes is left to a look. */
+    return names_owe(n) || n->file->write_handles > 0 || (fl->flags & CACHE_FLUSH_AWAIT);
 }
 
 /* Makes all due at once, settled or not. Each change below a directory puts it off again, as
@@ -503,22 +502,23 @@ static bool lies_behind_row_locked(struct flush *fl, struct node *n, int *error,
     return path && intent_below_is(fl->cache, path, holds_dir, &b) > 0;
 }
 
-/* The content lost against another node's version: it is kept aside, and the name owes nothing
- * any more. Other names of the file may. */
-static bool lost_to_another(const struct target *t) REQUIRES(cache_mutex)
+/* Another node's version took a name: the content from here is kept aside. */
+static bool lost_to_another(struct target *t) REQUIRES(cache_mutex)
 {
-    const struct file *f = t->node->dir ? NULL : t->node->file;
+    const struct file *f = t->node->dir ? NULL : t->node->file; /* or it was evicted since */
 
-    return f && (f->losses != t->losses || (f->debt.error == -ESTALE && !t->node->links));
+    t->lost = t->lost ||
+              (f && (f->losses > t->losses || (f->debt.error == -ESTALE && !t->node->links)));
+    return t->lost;
 }
 
 /* Tells of it, by what was said of the attempt as long as that is known. */
 static int tell_lost(const struct flush *fl, const struct target *t, struct op *op)
     REQUIRES(cache_mutex)
 {
-    const struct debt *d = &t->node->file->debt;
+    const struct debt *d = t->node->file ? &t->node->file->debt : NULL;
 
-    return d->error == -ESTALE && d->why
+    return d && d->error == -ESTALE && d->why
                ? op_fail(op, -ESTALE, "%s", d->why)
                : op_fail(op, -ESTALE, "another node's version took a name: see %s/kept",
                          fl->cache->mirror.dir);
@@ -540,10 +540,10 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         struct node *n = fl->v[i].node;
         uint64_t size = fl->v[i].size,
                  sent = n->file && n->file->debt.running ? n->file->upload_done : 0;
-        bool ok = target_done(&fl->v[i]);
+        bool ok = target_done(fl, &fl->v[i]);
         *total += size;
         *done += ok || sent > size ? size : sent;
-        if (ok && lost_to_another(&fl->v[i]))
+        if (lost_to_another(&fl->v[i]) && ok)
             *error = tell_lost(fl, &fl->v[i], op);
         if (ok || skip_half_locked(fl, n, error, op) ||
             lies_behind_half_locked(fl, n, debt_of(n)->error, error, op) ||

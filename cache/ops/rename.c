@@ -241,8 +241,8 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     over->ctime_ns = clock_real_ns();
     bool lives = over->links->next_link != NULL;
     entry_remove_locked(c, m->to);
-    if (lives && over->file && debt_is_queued(&over->file->debt))
-        file_stage_locked(c, over); /* perhaps that name alone had it wait */
+    if (lives && over->file)
+        file_lost_name_locked(c, over);
 }
 
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`

@@ -110,8 +110,8 @@ static void unlink_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mu
         atomic_store(&n->file->changed, true);
     bool lives = n->links->next_link != NULL;
     entry_remove_locked(c, m->entry);
-    if (lives && n->file && debt_is_queued(&n->file->debt))
-        file_stage_locked(c, n); /* perhaps that name alone had it wait */
+    if (lives && n->file)
+        file_lost_name_locked(c, n);
     dir_touch_locked(step->left);
 }
 

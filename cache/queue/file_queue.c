@@ -101,6 +101,31 @@ void file_renamed_locked(struct cache *c, struct node *n)
     file_stage_locked(c, n);
 }
 
+void file_forgive_locked(struct file *f)
+{
+    f->rewrites = 0;
+    if (f->short_write) { /* it was while it was sent: that error stays until it is mended */
+        debt_got_on(&f->debt);
+        return;
+    }
+    debt_forgive(&f->debt);
+    f->error_told = false;
+}
+
+void file_lost_name_locked(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    cache_assert_locked(c);
+    if (!debt_is_queued(&f->debt))
+        return;
+    file_stage_locked(c, n); /* perhaps that name alone had it wait */
+    if (names_owe(n))
+        return;
+    file_forgive_locked(f); /* what failed was an upload to that name */
+    debt_set_due(&f->debt, clock_mono_ns());
+}
+
 void file_set_made_at_locked(struct file *f, uint64_t made_at)
 {
     f->made_at = made_at;

@@ -200,6 +200,11 @@ void file_stage_found_locked(struct cache *c, struct node *n) REQUIRES(cache_mut
 bool file_waits_for_rename_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* A new file has waited for its rename, if its policy says so: that came, or is no matter. */
 void file_renamed_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The upload got on: forgets its failures, but not a short write. */
+void file_forgive_locked(struct file *f) REQUIRES(cache_mutex);
+/* A name of the file went, and others are left. If none of these owes anything it is looked at
+ * at once, which sends nothing, and settles it. */
+void file_lost_name_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* What path_made_at() said of the path of a new file, or of one that an earlier mount left. */
 void file_set_made_at_locked(struct file *f, uint64_t made_at) REQUIRES(cache_mutex);
 /* An upload has looked at the file: a later close is the first that it does not have. */

@@ -76,7 +76,9 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache
     stamp_keys_remove(&n->file->keys, j->at.key);
     name_is_the_stores_locked(c, j->path);
     entry_remove_locked(c, e);
-    if (!n->links)
+    if (n->links)
+        file_lost_name_locked(c, n);
+    else
         file_unqueue_locked(c, n->file);
 }
 

@@ -115,11 +115,13 @@ static bool start_upload_locked(struct pass *p, struct file *f) REQUIRES(cache_m
             file_unqueue_locked(c, f);
         return false;
     }
-    if (!may_upload_locked(p, f, path)) {
+    /* A look that sends nothing waits for nobody's turn. */
+    bool looks = upload_is_done_locked(f->node) && !f->write_handles;
+    if (looks ? is_withheld_locked(c, f) : !may_upload_locked(p, f, path)) {
         free(path);
         return false;
     }
-    upload_start_locked(c, f->node, path, p->own);
+    upload_start_locked(c, f->node, path, looks, p->own);
     p->own = false;
     return true;
 }

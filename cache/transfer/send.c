@@ -243,7 +243,7 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
     n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
     n->flags |= NODE_ATTRS_OLD;
     debt_want(&n->file->debt, false);
-    upload_clear_error_locked(n->file);
+    file_forgive_locked(n->file);
     file_unqueue_locked(j->cache, n->file);
     notice_locked(j->cache, n, NULL);
 }

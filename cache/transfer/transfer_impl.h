@@ -256,9 +256,13 @@ enum space_trouble space_outlook_locked(struct cache *c, struct file *self)
 bool space_is_full_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- upload.c ---- */
-/* Begins the upload of one of the node's names; `path` is taken over. `own`: the caller is an
- * uploader that ends its own, and goes on with this one. */
-void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
+/* Whether the store has the file under each name that is left: what was owed went with the name
+ * that owed it, or nothing was. Unless it changed since it was looked at. */
+bool upload_is_done_locked(const struct node *n) REQUIRES(cache_mutex);
+/* Begins the upload of one of the node's names; `path` is taken over. `looks`: nothing is owed,
+ * and it is only looked at. `own`: the caller is an uploader that ends its own, and goes on
+ * with this one. */
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool looks, bool own)
     REQUIRES(cache_mutex);
 /* What an object's attributes are to be; released with attrs_release(). */
 int node_attrs_locked(struct node *n, struct attrs *ret) REQUIRES(cache_mutex);

@@ -103,13 +103,62 @@ static int clean_pages(struct job *j)
     return 0;
 }
 
-/* Whether all that was owed went with the name that owed it: the store has the file under each
- * name that is left. */
-static bool is_sent(const struct node *n) REQUIRES(cache_mutex)
+bool upload_is_done_locked(const struct node *n)
 {
     const struct file *f = n->file;
+    bool is_sent = f->state != FILE_DIRTY || f->stored_generation == f->generation;
 
-    return f->state == FILE_DIRTY && !names_owe(n) && f->stored_generation == f->generation;
+    return n->links && !names_owe(n) && is_sent && !f->short_write;
+}
+
+/* Whether the file is what it was when it was chosen, or CHANGED. */
+static int look_again_locked(struct job *j) REQUIRES(cache_mutex)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+    struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
+
+    /* A program opened the file for writing since the lease was tried. */
+    int r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
+                ? CHANGED
+                : file_look_locked(c, n, j->fd, &j->st);
+    uint64_t looked = f->generation;
+    /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
+    if (r == 0 && !j->looks && upload_has_to_wait_locked(c, f, j->at))
+        r = CHANGED;
+    /* Nothing is owed, but it may be written unseen: each name gets it, to be sure. */
+    if (r == 0 && f->state == FILE_DIRTY && upload_is_done_locked(n) &&
+        upload_is_unproven_locked(j))
+        file_mark_dirty_locked(c, n, true);
+    if (r == 0 && (f->generation != looked || (j->looks && !upload_is_done_locked(n))))
+        r = CHANGED;
+    return r;
+}
+
+/* What is to be sent, and what it replaces. 0, or 1: nothing. */
+static int take_what_is_owed_locked(struct job *j) REQUIRES(cache_mutex)
+{
+    struct cache *c = j->cache;
+    struct node *n = j->node;
+    struct file *f = n->file;
+    struct entry *e = upload_entry_at(n, j->path);
+    bool done = upload_is_done_locked(n), attrs = (n->flags & NODE_ATTR_DIRTY) && !done;
+
+    atomic_store(&f->changed, false);
+    j->generation = f->generation;
+    file_sending_locked(f);
+    f->upload_done = 0;
+    j->content = f->state == FILE_DIRTY && !done;
+    int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
+    if (r != 0)
+        return r;
+    bool known = etag_known(&e->etag);
+    bool tombstone = tombstone_pending(c, j->at) > 0;
+    const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
+    j->unknown = (tombstone && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
+    j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
+    return 0;
 }
 
 /* Looks at the file. 0: there is something to send; 1: nothing; CHANGED: look again later. */
@@ -146,35 +195,9 @@ static int look(struct job *j)
     }
     cache_lock(c);
     f->mapped_writer = held;
-    /* A program opened the file for writing since the lease was tried. */
-    struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
-    r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
-            ? CHANGED
-            : file_look_locked(c, n, j->fd, &j->st);
-    uint64_t looked = f->generation;
-    /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
-    if (r == 0 && (upload_has_to_wait_locked(c, f, j->at) || f->generation != looked))
-        r = CHANGED;
-    if (r != 0) {
-        cache_unlock(c);
-        return r;
-    }
-    atomic_store(&f->changed, false);
-    j->generation = f->generation;
-    file_sending_locked(f);
-    bool done = !j->live && is_sent(n);
-    j->content = f->state == FILE_DIRTY && !done;
-    bool attrs = (n->flags & NODE_ATTR_DIRTY) && !done;
-    r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
-    if (r == 0) {
-        bool known = etag_known(&e->etag);
-        bool tombstone = tombstone_pending(c, j->at) > 0;
-        const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
-        j->unknown =
-            (tombstone && !removed) || (!known && e->may_exist) || etag_is(&e->etag, "");
-        j->etag = known ? etag_dup(&e->etag) : strdup(removed ? removed : "");
-    }
-    f->upload_done = 0;
+    r = look_again_locked(j);
+    if (r == 0)
+        r = take_what_is_owed_locked(j);
     cache_unlock(c);
     /* After the look, and before a byte is read: what began since moves another time. */
     if (r == 0 && j->live && j->content)
@@ -183,17 +206,6 @@ static int look(struct job *j)
 }
 
 /* ---- ending ---- */
-void upload_clear_error_locked(struct file *f)
-{
-    f->rewrites = 0;
-    if (f->short_write) { /* it was while it was sent: that error stays until it is mended */
-        debt_got_on(&f->debt);
-        return;
-    }
-    debt_forgive(&f->debt);
-    f->error_told = false;
-}
-
 /* Nothing is left to do for this file, as far as its names go. */
 static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
 {
@@ -202,8 +214,8 @@ static void settle_locked(struct cache *c, struct job *j) REQUIRES(cache_mutex)
 
     debt_want(&f->debt, false);
     debt_set_place(&f->debt, 0);
-    upload_clear_error_locked(f);
-    n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | NODE_ATTRS_OLD);
+    file_forgive_locked(f);
+    n->flags &= ~(unsigned)(NODE_ATTR_DIRTY | (j->sent ? NODE_ATTRS_OLD : 0));
     file_is_stored_locked(f, j->live);
     file_unqueue_locked(c, f);
     if (j->live && f->write_handles == 0)
@@ -346,7 +358,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
      * no longer refused: whether this one lasted is seen when it can arrive no more. */
     int64_t late_ns = j->content ? doubt_put_until_locked(c, j->at, obj->etag) : 0;
     if (late_ns) {
-        upload_clear_error_locked(f);
+        file_forgive_locked(f);
         debt_set_due(&f->debt, late_ns);
         return;
     }
@@ -549,7 +561,7 @@ static int keep_moved(struct job *j, struct op *op)
 static int send_now(struct job *j, struct op *op)
 {
     j->began_ns = clock_mono_ns();
-    int r = keep_moved(j, op);
+    int r = j->looks ? 0 : keep_moved(j, op);
 
     if (r == 0)
         r = look(j);
@@ -645,7 +657,7 @@ static struct job *job_unnoted_locked(struct node *n, const char *path) REQUIRES
     return j;
 }
 
-void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
+void upload_start_locked(struct cache *c, struct node *n, char *path, bool looks, bool own)
 {
     auto_free char *own_path = path;
     struct job *j = job_unnoted_locked(n, path);
@@ -654,7 +666,9 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool own)
     if (!j && !(j = job_new_locked(c, n, path)))
         return; /* looked at again at the next pass */
     node_ref_locked(n);
-    dirs_above_may_exist_locked(c, path);
+    j->looks = looks;
+    if (!looks)
+        dirs_above_may_exist_locked(c, path);
     upload_runs_locked(j, take_ptr(own_path));
     j->others_taken =
         refusal_others_taken_locked(c, j->volume, CHANGE_PUT, n->file->debt.refused_ns);

@@ -16,6 +16,7 @@ struct job {
     unsigned volume;   /* which store that is in */
     int fd;
     bool live;         /* a writer or a mapping may change it */
+    bool looks;        /* nothing is owed, and nothing is sent: it waited for nobody's turn */
     bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */
     uint64_t generation;
     uint64_t intents; /* the newest intention when the name was last seen to live */
@@ -131,7 +132,5 @@ int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 bool upload_is_unproven_locked(const struct job *j) REQUIRES(cache_mutex);
 /* The node's name that has this path now, or NULL. The tree must be held still. */
 struct entry *upload_entry_at(struct node *n, const char *path);
-/* The upload got on: forgets its failures, but not a short write. */
-void upload_clear_error_locked(struct file *f) REQUIRES(cache_mutex);
 
 #endif
