@@ -201,7 +201,7 @@ void file_is_sent_locked(struct file *f, uint64_t generation, int64_t mtime_ns, 
 {
     file_is_version_locked(f, mtime_ns, size);
     bool opened = f->suspect && generation != f->generation; /* since then */
-    f->suspect = opened || (f->past && unproven); /* else the generation tells */
+    f->suspect = opened || (f->past && unproven);            /* else the generation tells */
     f->stored_generation = generation;
     check_state(f);
 }

@@ -21,7 +21,8 @@ uint32_t children_hash(const char *name);
 size_t children_count(const struct children *v);
 struct entry *children_find(const struct children *v, const char *name);
 /* What children_add() of one more name may need, as long as none else is added meanwhile and
- * one at most goes. `*ret` is the caller's to free(), NULL when nothing is needed. 0 or -ENOMEM.
+ * one at most goes. `*ret` is the caller's to free(), NULL when nothing is needed. 0 or
+ * -ENOMEM.
  */
 int children_room(const struct children *v, struct children **ret);
 /* Adds an entry of a name that is not there, whose `hash` is that of its name. Takes `*room`
