@@ -251,8 +251,8 @@ static bool target_done(const struct flush *fl, const struct target *t) REQUIRES
         return true;
     if (n->dir || !file_stored_locked(n, t->generation))
         return false;
-    /* What none of its names owes is left to a look. */
-    return names_owe(n) || n->file->write_handles > 0 || (fl->flags & CACHE_FLUSH_AWAIT);
+    bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* it does without the look that is left */
+    return awaits || names_owe(n) || n->file->state != FILE_DIRTY || n->file->write_handles > 0;
 }
 
 /* Makes all due at once, settled or not. Each change below a directory puts it off again, as

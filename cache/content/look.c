@@ -50,8 +50,10 @@ static void file_saw_locked(struct cache *c, struct node *n, const struct stat *
         n->ctime_ns = clock_real_ns();
     }
     /* Of a dirty file that may have changed unseen each name gets what is here when the writers
-     * are gone; before that each upload would send it again to the names that have it. */
-    bool unseen = f->suspect && !f->write_handles && !f->mapped_writer;
+     * are gone, or when none owes anything: before that each upload would send it again to the
+     * names that have it. */
+    bool written = f->write_handles || f->mapped_writer;
+    bool unseen = f->suspect && !(written && names_owe(n));
     if (f->clean_size != n->size || f->clean_mtime_ns != stat_mtime_ns(st) || f->suspect) {
         if (moved || f->state != FILE_DIRTY || unseen)
             file_mark_dirty_locked(c, n, true);

@@ -106,9 +106,10 @@ static int clean_pages(struct job *j)
 bool upload_is_done_locked(const struct node *n)
 {
     const struct file *f = n->file;
-    bool is_sent = f->state != FILE_DIRTY || f->stored_generation == f->generation;
+    bool is_sent = f->state == FILE_DIRTY ? f->stored_generation == f->generation
+                                          : !(n->flags & NODE_ATTR_DIRTY);
 
-    return n->links && !names_owe(n) && is_sent && !f->short_write;
+    return n->links && !names_owe(n) && is_sent && !f->suspect && !f->short_write;
 }
 
 /* Whether the file is what it was when it was chosen, or CHANGED. */
@@ -434,6 +435,10 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     }
     if (c->stopping)
         return;
+    if (!e && j->node->links && !names_owe(j->node)) {
+        file_lost_name_locked(c, j->node); /* nothing is owed under the name that is gone */
+        return;
+    }
     auto_free char *refusal = refused ? refused_text(j->path, why) : NULL;
     why = refusal ? refusal : why;
     owed_failed_locked(c, &f->debt, r, why);
