@@ -65,8 +65,10 @@ struct entry *upload_entry_at(struct node *n, const char *path)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
-        if (now && strcmp(now, path) == 0)
-            return e;
+        if (!now || strcmp(now, path) != 0)
+            continue;
+        auto_place struct place at = entry_place(e);
+        return place_known(at) && place_same(at, place_of_path(path)) ? e : NULL;
     }
     return NULL;
 }
@@ -121,7 +123,7 @@ static int look_again_locked(struct job *j) REQUIRES(cache_mutex)
     struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
 
     /* A program opened the file for writing since the lease was tried. */
-    int r = !e || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
+    int r = (!e && !j->looks) || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
                 ? CHANGED
                 : file_look_locked(c, n, j->fd, &j->st);
     uint64_t looked = f->generation;

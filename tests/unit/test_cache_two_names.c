@@ -331,6 +331,83 @@ START_TEST(what_was_written_goes_up_to_the_other_name)
 }
 END_TEST
 
+/* ---- their directories change places under the upload ---- */
+
+static void exchange_them(void)
+{
+    ck_assert_int_eq(driven_exchange(&d, "d", "e"), 0);
+}
+
+static void move_them(void)
+{
+    ck_assert_int_eq(driven_rename(&d, "d", "f"), 0);
+    ck_assert_int_eq(driven_rename(&d, "e", "d"), 0);
+    ck_assert_int_eq(driven_rename(&d, "f", "e"), 0);
+}
+
+static void move_one_over_the_other(void)
+{
+    ck_assert_int_eq(driven_unlink(&d, "e/b"), 0);
+    ck_assert_int_eq(driven_rename(&d, "d", "f"), 0);
+    ck_assert_int_eq(driven_rename(&d, "f/a", "e/b"), 0);
+    ck_assert_int_eq(driven_rename(&d, "e", "d"), 0);
+}
+
+static void (*const turns[])(void) = {exchange_them, move_them, move_one_over_the_other};
+static void (*_Atomic behind)(void); /* called once when a put was made, and is not answered */
+
+static int64_t around_both(struct layer *l, struct call *c)
+{
+    int64_t r = around(l, c);
+    void (*then)(void) = c->kind == CALL_PUT ? atomic_exchange(&behind, NULL) : NULL;
+
+    if (then)
+        then();
+    return r;
+}
+
+/* `d/a` and `e/a`, one file that was written again, and `e/b`. */
+static void with_two_directories(bool s3)
+{
+    atomic_store(&refused, NULL);
+    (s3 ? driven_init_like_s3 : driven_init)(&d, around_both);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    driven_put(&d, "d/a", "1", 1);
+    driven_put(&d, "e/b", "b", 1);
+    ck_assert_int_eq(driven_link(&d, "d/a", "e/a"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "d/a", "2", 1);
+}
+
+static void each_has(const char *wanted)
+{
+    static const char *const names[] = {"d/a", "d/b", "e/a", "e/b"};
+    struct stat st;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (driven_stat(&d, names[i], &st) == 0 && (st.st_nlink > 1 || st.st_size != 1))
+            driven_stores(&d, names[i], wanted);
+    driven_stores(&d, "d/a", wanted);
+}
+
+START_TEST(both_get_it_though_their_directories_change_places)
+{
+    with_two_directories(_i & 1);
+    atomic_store(_i & 2 ? &behind : &meanwhile, turns[_i / 4]);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_ptr_null(atomic_load(_i & 2 ? &behind : &meanwhile));
+    each_has("2");
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    each_has("2");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_two_names");
@@ -347,6 +424,8 @@ int main(void)
     tcase_add_loop_test(t, nor_when_its_upload_fails, 0, 2 * ARRAY_SIZE(ways));
     tcase_add_test(t, nor_does_a_flush_wait_for_what_keeps_the_other_name);
     tcase_add_loop_test(t, what_was_written_goes_up_to_the_other_name, 0, ARRAY_SIZE(ways));
+    tcase_add_loop_test(t, both_get_it_though_their_directories_change_places, 0,
+                        4 * ARRAY_SIZE(turns));
     suite_add_tcase(s, t);
     return suite_run(s);
 }
