@@ -167,7 +167,7 @@ int file_leave_name(struct cache *c, struct entry *e)
         return r;
     cache_lock(c);
     auto_place struct place at = entry_place(e);
-    if (place_known(at))
+    if (place_known(at) && !name_shares_place(e, n, at))
         stamp_keys_remove(&n->file->keys, at.key);
     node_keeps_ino_locked(c, n);
     cache_unlock(c);

@@ -40,7 +40,8 @@ static void swap_files_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
 
     /* The store's object under the name belongs to the other file from now on. */
     for (int i = 0; i < 2; i++)
-        stamp_keys_remove(&both[i]->node->file->keys, place_of_path(paths[i]).key);
+        if (!name_shares_place(both[i], both[i]->node, place_of_path(paths[i])))
+            stamp_keys_remove(&both[i]->node->file->keys, place_of_path(paths[i]).key);
     swap_nodes_locked(m->from, m->to);
     for (int i = 0; i < 2; i++) {
         struct entry *e = both[i];

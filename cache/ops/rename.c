@@ -233,8 +233,9 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
         over->nlink--;
         if (over->file && over->file->debt.running)
             atomic_store(&over->file->changed, true);
-        if (over->file)
-            stamp_keys_remove(&over->file->keys, place_of_path(m->to_path).key);
+        const struct place at = place_of_path(m->to_path);
+        if (over->file && !name_shares_place(m->to, over, at))
+            stamp_keys_remove(&over->file->keys, at.key);
         if (over->links->next_link)
             node_keeps_ino_locked(c, over);
     }
@@ -270,7 +271,11 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     cache_lock(c);
     auto_free char *etag = entry_version_locked(e, path);
     auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
+    /* Nothing is replaced: the record is of another name, to which belongs what lies there. */
+    bool others = !etag && name_shares_place(NULL, n, place_of_path(path));
     cache_unlock(c);
+    if (others)
+        return;
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
     if (fd < 0 || !place_known(at))
         return;

@@ -23,7 +23,7 @@ static bool has_other_names(const struct node *n)
 static struct entry *loser_locked(struct job *j, bool copied) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
-    struct entry *e = upload_entry_at(n, j->path);
+    struct entry *e = upload_entry_at(j);
     bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches &&
                       has_other_names(n) == copied &&
                       (!copied || n->file->generation == j->generation);

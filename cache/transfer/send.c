@@ -251,7 +251,7 @@ static void attributes_dropped_locked(struct job *j, struct entry *e) REQUIRES(c
 bool upload_drop_attributes_locked(struct job *j, const char *why)
 {
     struct cache *c = j->cache;
-    struct entry *e = j->outdated ? upload_entry_at(j->node, j->path) : NULL;
+    struct entry *e = j->outdated ? upload_entry_at(j) : NULL;
 
     cache_assert_locked(c);
     if (!e || j->node->file->generation != j->generation)
@@ -292,7 +292,7 @@ static bool is_same_content_locked(const struct file *f, const struct object *th
 static bool resolve_ours_locked(struct job *j, const struct object *there) REQUIRES(cache_mutex)
 {
     struct file *f = j->node->file;
-    struct entry *e = upload_entry_at(j->node, j->path);
+    struct entry *e = upload_entry_at(j);
 
     if (f->state != FILE_PARTIAL) {
         file_mark_dirty_locked(j->cache, j->node, true);

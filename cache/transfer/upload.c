@@ -61,14 +61,23 @@ int node_attrs_locked(struct node *n, struct attrs *ret)
     return 0;
 }
 
-struct entry *upload_entry_at(struct node *n, const char *path)
+/* Whether what lies at the place of the path stays there, as far as rows go. */
+static bool stays_there(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    for (struct entry *e = n->links; e; e = e->next_link) {
+    auto_free char *after = c->queue->renames ? intent_path_after(row_first(c), path) : NULL;
+
+    return !c->queue->renames || (after && strcmp(after, path) == 0);
+}
+
+struct entry *upload_entry_at(const struct job *j)
+{
+    for (struct entry *e = j->node->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
-        if (!now || strcmp(now, path) != 0)
+        if (!now || strcmp(now, j->path) != 0)
             continue;
         auto_place struct place at = entry_place(e);
-        return place_known(at) && place_same(at, place_of_path(path)) ? e : NULL;
+        bool lies_there = place_known(at) && place_same(at, j->at);
+        return lies_there && stays_there(j->cache, j->path) ? e : NULL;
     }
     return NULL;
 }
@@ -120,7 +129,7 @@ static int look_again_locked(struct job *j) REQUIRES(cache_mutex)
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
-    struct entry *e = upload_entry_at(n, j->path); /* or the name went since it was chosen */
+    struct entry *e = upload_entry_at(j); /* or the name went since it was chosen */
 
     /* A program opened the file for writing since the lease was tried. */
     int r = (!e && !j->looks) || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
@@ -145,7 +154,7 @@ static int take_what_is_owed_locked(struct job *j) REQUIRES(cache_mutex)
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
-    struct entry *e = upload_entry_at(n, j->path);
+    struct entry *e = upload_entry_at(j);
     bool done = upload_is_done_locked(n), attrs = (n->flags & NODE_ATTR_DIRTY) && !done;
 
     atomic_store(&f->changed, false);
@@ -328,7 +337,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     struct cache *c = j->cache;
     struct node *n = j->node;
     struct file *f = n->file;
-    struct entry *e = upload_entry_at(n, j->path);
+    struct entry *e = upload_entry_at(j);
     bool same = f->generation == j->generation;
 
     if (j->content)
@@ -421,7 +430,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
 {
     struct cache *c = j->cache;
     struct file *f = j->node->file;
-    struct entry *e = upload_entry_at(j->node, j->path);
+    struct entry *e = upload_entry_at(j);
 
     bool refused = note_refusal_locked(j, e, r);
     if (e) /* only the answer may have been lost, unless a refusal was it */
@@ -516,7 +525,7 @@ static void finish(struct job *j, int r, const char *why)
     upload_runs_no_more_locked(j);
     const bool dropped = upload_drop_attributes_locked(j, why);
     c->transfer->stamps_running += dropped;
-    struct entry *e = r == 0 ? upload_entry_at(n, j->path) : NULL;
+    struct entry *e = r == 0 ? upload_entry_at(j) : NULL;
     if (e) /* only now it is not ours any more */
         index_news_locked(c, e->parent);
     waitq_wake_locked(c, &n->file->upload_waiters, 0);

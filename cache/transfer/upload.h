@@ -130,9 +130,9 @@ int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 /* ---- upload.c ---- */
 /* Whether somebody could change the file since the look without its mtime or size telling. */
 bool upload_is_unproven_locked(const struct job *j) REQUIRES(cache_mutex);
-/* The node's name that has this path now, and by that lies at its place; or NULL: what an upload
- * put there belongs to another name when directories have moved since. The tree must be held
- * still. */
-struct entry *upload_entry_at(struct node *n, const char *path) REQUIRES(cache_mutex);
+/* The file's name that has the job's path now, and to which belongs what lies at its place;
+ * NULL: there is none, or it came there since, and what the job put is to follow another one.
+ * The tree must be held still. */
+struct entry *upload_entry_at(const struct job *j) REQUIRES(cache_mutex);
 
 #endif

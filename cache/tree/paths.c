@@ -85,6 +85,16 @@ struct entry *node_name_at(struct node *n, struct place at)
     return NULL;
 }
 
+bool name_shares_place(const struct entry *e, const struct node *n, struct place at)
+{
+    for (struct entry *other = n->links; other; other = other->next_link) {
+        auto_place struct place now = other != e ? entry_place(other) : NO_PLACE;
+        if (place_known(now) && place_same(now, at))
+            return true;
+    }
+    return false;
+}
+
 char *child_path(struct node *dir, const char *name)
 {
     auto_free char *path = node_path(dir);

@@ -297,6 +297,10 @@ struct place child_place(struct node *dir, const char *name) REQUIRES(cache_mute
  * copy since then makes an older one. */
 struct place entry_take_place_locked(struct entry *e, struct place *before)
     REQUIRES(cache_mutex);
+/* Whether a name of the node other than `e` (or NULL) lies at this place: of two names one can
+ * come to a path whose object is still to follow the other. */
+bool name_shares_place(const struct entry *e, const struct node *n, struct place at)
+    REQUIRES(cache_mutex);
 /* The node's name that the store has at this place, or NULL. */
 struct entry *node_name_at(struct node *n, struct place at) REQUIRES(cache_mutex);
 /* Whether the node is the directory, or below it by its first name. The tree must be held
