@@ -180,6 +180,15 @@ static void fragments_follow_locked(struct cache *c, struct fragments *fragments
     }
 }
 
+/* Whether the row moved what lies there: a file's row takes along nothing below its name, where
+ * a name without an object can seem to lie. */
+static bool is_moved_by(const struct intent *done, struct entry *e) REQUIRES(cache_mutex)
+{
+    auto_place struct place now = done->kind == INTENT_RENAMEDIR ? NO_PLACE : entry_place(e);
+
+    return !place_known(now) || place_same(now, intent_source(done));
+}
+
 static void sources_of_fragment_follow(struct moving *m, const struct fragment *p)
     REQUIRES(cache_mutex)
 {
@@ -189,7 +198,8 @@ static void sources_of_fragment_follow(struct moving *m, const struct fragment *
 
     /* An entry that stands at its final place has no source of its own, as one that was made
      * there since. */
-    if (n && e && (place_known(e->source) || n->ino == p->first || n->ino == p->last))
+    if (n && e && (place_known(e->source) || n->ino == p->first || n->ino == p->last) &&
+        is_moved_by(m->done, e))
         copy_source_locked(c, e, intent_source(m->done), intent_target(m->done));
     if (n && e)
         record_follows(m, e);

@@ -61,23 +61,24 @@ int node_attrs_locked(struct node *n, struct attrs *ret)
     return 0;
 }
 
-/* Whether what lies at the place of the path stays there, as far as rows go. */
-static bool stays_there(struct cache *c, const char *path) REQUIRES(cache_mutex)
+/* Whether what lies at the place of the entry's path belongs to the entry. */
+static bool lies_there(struct cache *c, struct entry *e, const char *path) REQUIRES(cache_mutex)
 {
-    auto_free char *after = c->queue->renames ? intent_path_after(row_first(c), path) : NULL;
+    if (c->queue->renames == 0)
+        return true;
+    auto_place struct place at = entry_place(e);
+    auto_free char *after = intent_path_after(row_first(c), path);
 
-    return !c->queue->renames || (after && strcmp(after, path) == 0);
+    return place_known(at) && place_same(at, place_of_path(path)) && after &&
+           strcmp(after, path) == 0;
 }
 
 struct entry *upload_entry_at(const struct job *j)
 {
     for (struct entry *e = j->node->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
-        if (!now || strcmp(now, j->path) != 0)
-            continue;
-        auto_place struct place at = entry_place(e);
-        bool lies_there = place_known(at) && place_same(at, j->at);
-        return lies_there && stays_there(j->cache, j->path) ? e : NULL;
+        if (now && strcmp(now, j->path) == 0)
+            return lies_there(j->cache, e, j->path) ? e : NULL;
     }
     return NULL;
 }

@@ -459,6 +459,36 @@ START_TEST(both_are_known_after_a_kill_when_one_took_the_path_of_the_other)
 }
 END_TEST
 
+/* Two renames of what another node has removed meanwhile, the second below the directory that
+ * took its old name, which is renamed as well. What is uploaded then lies where it is called.
+ */
+START_TEST(what_is_gone_at_the_store_lies_nowhere_else)
+{
+    const char *key = "5";
+    struct op op;
+
+    (_i ? driven_init_like_s3 : driven_init)(&d, while_away);
+    driven_mount(&d);
+    driven_put(&d, "5", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_mkdir(&d, "h"), 0);
+    ck_assert_int_eq(driven_exchange(&d, "5", "h"), 0);
+    driven_put(&d, "5/in", "x", 1);
+    ck_assert_int_eq(driven_exchange(&d, "h", "5"), 0);
+    ck_assert_int_eq(driven_rename(&d, "5", "h/5"), 0);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(store_remove(d.store->next, &op, &key, NULL, 1, NULL), 0);
+    atomic_store(&away, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_flush(&d), 0); /* what turned out to be gone is owed since then */
+    driven_stores(&d, "h/5", "1");
+    driven_stores(&d, "h/in", "x");
+    ck_assert_int_eq(cache_stored_path(d.cache, "h/5", &op), 0);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_two_names");
@@ -479,6 +509,7 @@ int main(void)
                         4 * ARRAY_SIZE(turns));
     tcase_add_loop_test(t, both_are_known_after_a_kill_when_one_took_the_path_of_the_other, 0,
                         2);
+    tcase_add_loop_test(t, what_is_gone_at_the_store_lies_nowhere_else, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
