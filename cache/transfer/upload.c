@@ -166,6 +166,8 @@ static int take_what_is_owed_locked(struct job *j) REQUIRES(cache_mutex)
     int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r != 0)
         return r;
+    if (!e) /* there was no memory for its path */
+        return -ENOMEM;
     bool known = etag_known(&e->etag);
     bool tombstone = tombstone_pending(c, j->at) > 0;
     const char *removed = tombstone && !known ? intent_removes_version(c, j->path) : NULL;
