@@ -126,6 +126,29 @@ int file_note_truncated(struct cache *c, struct node *n, bool queued)
     return r;
 }
 
+/* ---- exchanged ---- */
+
+int file_prepare_exchange(struct cache *c, struct node *n)
+{
+    int r = file_materialise(c, n);
+
+    ns_assert_written(c);
+    cache_lock(c);
+    if (r == 0 && n->file->state == FILE_PARTIAL)
+        r = -EAGAIN; /* became partial again since the check: ask again */
+    if (r == 0)
+        file_will_change_locked(n->file);
+    cache_unlock(c);
+    return r < 0 ? r : node_renumber(c, n);
+}
+
+void files_note_exchanged(struct cache *c, struct node *const nodes[2])
+{
+    for (int i = 0; i < 2; i++)
+        (void)node_write_stamp_ns_locked(c, nodes[i]);
+    crash_point("exchange-placed");
+}
+
 /* ---- closed ---- */
 
 int file_note_closed(struct cache *c, struct node *n, int fd, bool news)

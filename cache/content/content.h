@@ -244,6 +244,16 @@ int file_empty_partial(struct cache *c, struct node *n, int fd) EXCLUDES(cache_m
  * lock. */
 int file_note_truncated(struct cache *c, struct node *n, bool queued)
     EXCLUDES(cache_ns, cache_mutex);
+/* Row "exchange of two files", of one of them, before the mirror's step: it lies in the mirror,
+ * complete, and its stamp says STAMP_WRITING and the number of its coming name. 0, -EAGAIN when
+ * it is not complete, or a negative errno. ns held for writing; takes a stamp lock. */
+int file_prepare_exchange(struct cache *c, struct node *n) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
+/* The same row, last step, before the reply: their stamps get their places in the order, which
+ * the caller has given them (file_queue_locked()). Without, they come last. ns held for
+ * writing; takes stamp locks. */
+void files_note_exchanged(struct cache *c, struct node *const nodes[2]) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
 /* Row "close of a dirty file", before the reply: the stamp gets the close's number, which the
  * caller has given it (file_queue_locked()), and what else the close told of the file; without
  * such `news` nothing is written. 0 or a negative errno. Takes a stamp lock. */
@@ -405,6 +415,10 @@ int node_write_stamp(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mut
 int node_save_stamp(struct cache *c, struct node *n) EXCLUDES(cache_ns);
 /* The same by path, for a caller that holds ns; nothing when the mirror has no such file. */
 int node_write_stamp_ns_locked(struct cache *c, struct node *n) REQUIRES_SHARED(cache_ns);
+/* The inode is about to get a name that an older intention may have taken from it: its stamp
+ * gets a new number, so that recovery does not take it for what that one meant. ns held for
+ * writing. */
+int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* Writes all that is known of a directory, also what only the store had told of it, into the
  * mirror, where its directory is made: from then on it is this cache's. Its attributes are
  * known. ns held for writing. 0 or a negative errno. */

@@ -109,6 +109,16 @@ int node_write_stamp_ns_locked(struct cache *c, struct node *n)
     return fd < 0 ? fd : node_write_stamp(c, n, fd);
 }
 
+int node_renumber(struct cache *c, struct node *n)
+{
+    ns_assert_written(c);
+    cache_lock(c);
+    n->named_seq = seq_next_locked(c);
+    node_keeps_ino_locked(c, n);
+    cache_unlock(c);
+    return node_write_stamp_ns_locked(c, n);
+}
+
 /* The xattrs come first: without the other stamp nothing counts. */
 static int write_dir_stamps(struct cache *c, struct node *dir, int fd)
 {

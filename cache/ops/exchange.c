@@ -2,7 +2,6 @@
  * the store. docs/format.md, section 4. */
 #include "cache/ops/ops_impl.h"
 
-#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -80,19 +79,10 @@ static int exchange_in_mirror(struct step *step) REQUIRES(cache_ns)
 static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 {
     struct node *nodes[2] = {m->from->node, m->to->node};
-    int r = 0;
+    int r = file_prepare_exchange(c, nodes[0]);
 
-    for (int i = 0; i < 2 && r == 0; i++) {
-        r = file_materialise(c, nodes[i]);
-        cache_lock(c);
-        if (r == 0 && nodes[i]->file->state == FILE_PARTIAL)
-            r = -EAGAIN; /* became partial again since the check: ask again */
-        if (r == 0)
-            file_will_change_locked(nodes[i]->file);
-        cache_unlock(c);
-        if (r == 0)
-            r = node_renumber(c, nodes[i]);
-    }
+    if (r == 0)
+        r = file_prepare_exchange(c, nodes[1]);
     if (r < 0)
         return r;
     m->step = (struct step){.cache = c,
@@ -101,10 +91,8 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
                             .disk_point = "exchange-mirror"};
     note_exchanged(c, m);
     r = step_run(&m->step);
-    /* Their places in the order: without, they come last. */
-    for (int i = 0; i < 2 && r == 0; i++)
-        (void)node_write_stamp_ns_locked(c, nodes[i]);
-    crash_point("exchange-placed");
+    if (r == 0)
+        files_note_exchanged(c, nodes);
     return r;
 }
 

@@ -223,9 +223,6 @@ int node_may_be_stored(void *arg, struct node *n) REQUIRES(cache_mutex);
 /* The paths of the node, and of all below it, are others now. Uploads under the old ones stop,
  * what waits gets its new name. What arrives below a directory nevertheless is moved along. */
 void node_requeue_all_locked(struct cache *c, struct node *moved) REQUIRES(cache_mutex);
-/* The inode is about to get a name that an older intention may have taken from it: recovery
- * must not take it for what that one meant. ns held for writing. */
-int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* node_renumber() for all that comes to such a name with a directory. */
 int node_renumber_below(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);

@@ -99,16 +99,6 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
     return 0;
 }
 
-int node_renumber(struct cache *c, struct node *n)
-{
-    ns_assert_written(c);
-    cache_lock(c);
-    n->named_seq = seq_next_locked(c);
-    node_keeps_ino_locked(c, n);
-    cache_unlock(c);
-    return node_write_stamp_ns_locked(c, n);
-}
-
 struct older_ask {
     struct cache *cache;
     const char *from, *to;
