@@ -70,6 +70,17 @@ bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct s
     return !c->mirror.rebooted || was_ended(c, st) || recover_was_synced(a, st);
 }
 
+bool recover_is_written(int fd, const struct stamp_attrs *a)
+{
+    struct ranges present = {0};
+
+    if (!(a->flags & STAMP_WRITING))
+        return false;
+    bool partial = stamp_read_ranges(fd, &present) != -ENODATA;
+    ranges_clear(&present);
+    return !partial;
+}
+
 /* A file that was on the disk when the last mount ended counts as synced from now on: the next
  * mount does not know that end. If the stamp can't be written, this mount knows. */
 static void keep_trust(struct cache *c, struct file *f, const char *path,

@@ -457,7 +457,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
         return keep_unstamped(s, path);
     if (a.flags & STAMP_SCRATCH) /* of a killed mount; who just looks leaves it there */
         return c->store ? push_text(&s->drop, &s->n_drop, &s->cap_drop, path) : 0;
-    bool owes = a.flags & STAMP_WRITING;
+    bool owes = recover_is_written(fd, &a);
     if (owes && !recover_trusts(c, &a, st))
         return keep_unsynced(s, path, &a);
     if (owes && is_half(c, path, &a, st))

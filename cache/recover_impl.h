@@ -39,6 +39,8 @@ enum verdict {
 bool recover_was_synced(const struct stamp_attrs *a, const struct stat *st);
 /* Data that was not synced may be gone after a reboot, whatever the stamps say. */
 bool recover_trusts(struct cache *c, const struct stamp_attrs *a, const struct stat *st);
+/* Whether a writer's changes may be there: a partial file has none yet, whoever opened it. */
+bool recover_is_written(int fd, const struct stamp_attrs *a);
 /* Sets the state of one name; a verdict when it leaves the mirror. */
 int recover_judge(struct scan *s, struct entry *e, const char *path,
                   const struct stamp_attrs *a, const struct stat *st, bool partial)

@@ -51,14 +51,11 @@ static int look_at_row(void *arg, const struct journal_row *row)
 static bool file_owes(struct cache *c, int fd, const struct stat *st)
 {
     struct stamp_attrs a;
-    struct ranges present = {0};
 
     if (stamp_read_attrs(fd, &a) < 0 || S_ISDIR(a.mode) || (a.flags & STAMP_SCRATCH))
         return false;
-    bool partial = stamp_read_ranges(fd, &present) != -ENODATA;
-    ranges_clear(&present);
-    return (a.flags & STAMP_WRITING) && !partial ? recover_trusts(c, &a, st)
-                                                 : (a.flags & STAMP_ATTR_DIRTY) != 0;
+    return recover_is_written(fd, &a) ? recover_trusts(c, &a, st)
+                                      : (a.flags & STAMP_ATTR_DIRTY) != 0;
 }
 
 static bool dir_owes(int fd)
