@@ -84,6 +84,10 @@ static int empty_partial(struct cache *c, struct node *n, int fd)
     struct file *f = n->file;
     struct ranges none = {0};
 
+    cache_lock(
+        c); /* an upload of its attributes that ends from now on declares nothing clean */
+    file_changed_again_locked(f);
+    cache_unlock(c);
     int r = stamp_write_ranges(fd, &none, true);
     if (r == 0 && ftruncate(fd, 0) < 0)
         r = -errno;

@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_bool hold_puts, hold_reads;
-static atomic_bool dies;   /* when the store has taken attributes */
-static void (*last)(void); /* what is done before that; may be NULL */
+static atomic_bool hold_puts, hold_reads, hold_attrs;
+static atomic_bool attrs_wait; /* one is held */
+static atomic_bool dies;       /* when the store has taken attributes */
+static void (*last)(void);     /* what is done before that; may be NULL */
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -30,6 +31,10 @@ static int64_t around(struct layer *l, struct call *c)
         (void)usleep(1000);
     while (c->kind == CALL_READ && atomic_load(&hold_reads))
         (void)usleep(1000);
+    while (c->kind == CALL_SETATTR && atomic_load(&hold_attrs)) {
+        atomic_store(&attrs_wait, true);
+        (void)usleep(1000);
+    }
     int64_t r = call_next(c);
     if (c->kind == CALL_SETATTR && atomic_load(&dies)) {
         if (last)
@@ -58,6 +63,8 @@ static void start(void)
 {
     atomic_store(&hold_puts, false);
     atomic_store(&hold_reads, false);
+    atomic_store(&hold_attrs, false);
+    atomic_store(&attrs_wait, false);
     atomic_store(&dies, false);
     last = NULL;
     driven_init_folder(&d, around, 1 << 20);
@@ -188,6 +195,43 @@ START_TEST(truncated_while_an_upload_ends)
     driven_shows(&d, "f", "con");
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "f", "con");
+    driven_release(&d);
+}
+END_TEST
+
+static void let_the_attributes_end(void)
+{
+    atomic_store(&hold_attrs, false);
+    (void)usleep(300000);
+}
+
+static void empty_meanwhile(void)
+{
+    driven_mount(&d);
+    atomic_store(&hold_attrs, true);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+    DRIVEN_WAIT(atomic_load(&attrs_wait));
+    atomic_store(&hold_puts, true);
+    at("truncate-complete", let_the_attributes_end);
+    ck_assert_int_eq(driven_truncate(&d, "f", 0), 0);
+    ck_assert(atomic_load(&done));
+}
+
+/* The store gets the new mode of a partial file, which is emptied meanwhile. */
+START_TEST(emptied_while_its_attributes_go_up)
+{
+    struct stat st;
+
+    start();
+    driven_store(&d, "f", "theirs", 6);
+    killed_after(empty_meanwhile);
+    driven_mount(&d);
+    driven_shows(&d, "f", "");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "");
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
     driven_release(&d);
 }
 END_TEST
@@ -575,6 +619,7 @@ int main(void)
     tcase_add_test(t, chmod_after_the_look);
     tcase_add_test(t, opened_after_the_look_and_killed);
     tcase_add_test(t, truncated_while_an_upload_ends);
+    tcase_add_test(t, emptied_while_its_attributes_go_up);
     tcase_add_test(t, chmod_before_the_records_and_killed);
     tcase_add_loop_test(t, chmod_after_a_new_time_and_killed, 0, 2);
     tcase_add_test(t, killed_in_mid_chmod);
