@@ -121,7 +121,8 @@ static int forget_content(struct cache *c, struct node *n, const char *path,
     if (st->st_nlink > 1 || !S_ISREG(n->mode))
         return VERDICT_DROP;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDWR);
-    unsynced.flags &= ~(unsigned)STAMP_SYNCED; /* what comes in its place is not */
+    /* What comes in its place is not, and nobody wrote it or makes it anew. */
+    unsynced.flags &= ~(unsigned)(STAMP_SYNCED | STAMP_WRITING | STAMP_BEGUN | STAMP_WHOLE);
     int r = fd < 0 ? fd : stamp_write_attrs(fd, &unsynced);
     n->file->noted = unsynced.flags;
     file_is_not_synced_locked(n->file);
@@ -188,6 +189,33 @@ static void take_version(struct node *n, const struct stamp_key *k) REQUIRES(cac
     file_is_version_locked(n->file, k->mtime_ns, k->size);
 }
 
+static int owes_attrs_only(struct scan *s, struct entry *e) REQUIRES(cache_mutex)
+{
+    entry_owes_locked(e, e->node->flags & NODE_ATTR_DIRTY);
+    return e->dirty ? remember_dirty(s, e->node) : 0;
+}
+
+/* Another size than the record's is of a truncate that was not answered. Attributes that were
+ * answered before it stay owed, and need the file. */
+static int judge_partial(struct scan *s, struct entry *e, const char *path,
+                         const struct stamp_attrs *a, const struct stat *st,
+                         const struct stamp_key *k) REQUIRES(cache_mutex)
+{
+    struct cache *c = s->cache;
+    struct node *n = e->node;
+
+    if (!k)
+        return VERDICT_DROP;
+    bool emptied = (uint64_t)st->st_size != k->size;
+    if (emptied && !(n->flags & NODE_ATTR_DIRTY))
+        return VERDICT_DROP;
+    take_version(n, k);
+    if ((emptied || !recover_trusts(c, a, st)) &&
+        forget_content(c, n, path, a, st, k, true) != 0)
+        return VERDICT_DROP;
+    return owes_attrs_only(s, e);
+}
+
 int recover_judge(struct scan *s, struct entry *e, const char *path,
                   const struct stamp_attrs *a, const struct stat *st, bool partial)
 {
@@ -205,24 +233,14 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
     if (!k && stored_without_record(n, a, st))
         return VERDICT_DROP;
     entry_expire(e); /* the store may have been told other attributes since */
-    if (partial) {
-        if (!k)
-            return VERDICT_DROP;
-        take_version(n, k);
-        if ((uint64_t)st->st_size != k->size)
-            return VERDICT_DROP; /* a truncate that was not answered */
-        if (!recover_trusts(c, a, st) && forget_content(c, n, path, a, st, k, true) != 0)
-            return VERDICT_DROP;
-        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
-        return e->dirty ? remember_dirty(s, n) : 0;
-    }
+    if (partial)
+        return judge_partial(s, e, path, a, st, k);
     if (same && !(a->flags & STAMP_WRITING)) {
         if (!recover_trusts(c, a, st) && k->size &&
             forget_content(c, n, path, a, st, k, false) != 0)
             return VERDICT_DROP;
         file_is_version_locked(f, n->mtime_ns, n->size);
-        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
-        return e->dirty ? remember_dirty(s, n) : 0;
+        return owes_attrs_only(s, e);
     }
     /* Nobody writes before the mark is there, so that a size of its own without it is what a
      * disk left that failed: the store has what it was. */
@@ -232,8 +250,7 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
         if (!k->size || forget_content(c, n, path, a, st, k, true) != 0)
             return VERDICT_DROP;
         take_version(n, k);
-        entry_owes_locked(e, n->flags & NODE_ATTR_DIRTY);
-        return e->dirty ? remember_dirty(s, n) : 0;
+        return owes_attrs_only(s, e);
     }
     if (!recover_trusts(c, a, st))
         return VERDICT_KEEP;

@@ -98,6 +98,7 @@ static int empty_partial(struct cache *c, struct node *n, int fd)
     cache_unlock(c);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
+    crash_point("truncate-stamped");
     if (r == 0)
         r = stamp_remove_ranges(fd);
     crash_point("truncate-complete");

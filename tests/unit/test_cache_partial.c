@@ -1,6 +1,7 @@
 /* cache/: what a mount that was killed, or a machine that went down, leaves of a partial file:
  * nothing of its content is owed, and what was answered besides stays. */
 #include "cache/cache.h"
+#include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -155,6 +157,57 @@ START_TEST(open_to_write_when_the_machine_goes_down)
 }
 END_TEST
 
+#ifndef NDEBUG
+
+/* ---- the daemon is killed ---- */
+
+static const char *last;
+
+static void die_there(const char *name)
+{
+    if (strcmp(name, last) == 0)
+        (void)raise(SIGKILL);
+}
+
+static void set_mode(void)
+{
+    ck_assert_int_eq(driven_unlink(&d, "gone"), 0);
+    ck_assert_int_eq(driven_chmod(&d, "big", 0600), 0);
+    read_some();
+    crash_watch(die_there);
+}
+
+static void set_mode_and_truncate(void)
+{
+    set_mode();
+    (void)driven_truncate(&d, "big", 0);
+    abort();
+}
+
+static void set_mode_and_make_anew(void)
+{
+    struct handle *h;
+
+    set_mode();
+    (void)driven_open(&d, "big", O_RDWR | O_TRUNC, &h);
+    abort();
+}
+
+/* Only the mode was answered. */
+START_TEST(killed_while_a_file_with_a_new_mode_is_emptied)
+{
+    last = _i & 4 ? "truncate-stamped" : "truncate-emptied";
+    with_big();
+    killed_in(_i & 1 ? set_mode_and_make_anew : set_mode_and_truncate);
+    if (_i & 2)
+        another_boot();
+    driven_mount(&d);
+    ends_well(0600);
+}
+END_TEST
+
+#endif
+
 int main(void)
 {
     Suite *s = suite_create("cache_partial");
@@ -162,6 +215,9 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, open_to_write_when_the_machine_goes_down, 0, 2);
+#ifndef NDEBUG
+    tcase_add_loop_test(t, killed_while_a_file_with_a_new_mode_is_emptied, 0, 8);
+#endif
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -217,7 +217,7 @@ START_TEST(a_partial_file_is_emptied)
     cache_unlock(c);
     n->file->truncates = 1;
     ck_assert_int_eq(file_empty_partial(c, n, fd), 0);
-    passed("truncate-emptied: 0 r; truncate-complete: 0 W; ");
+    passed("truncate-emptied: 0 r; truncate-stamped: 0 W r; truncate-complete: 0 W; ");
     ck_assert(n->file->state == FILE_DIRTY && !n->file->busy && n->size == 0);
     n->file->truncates = 0;
     put(n);
