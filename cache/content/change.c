@@ -18,12 +18,12 @@ int file_stamp_writing(struct cache *c, struct node *n, int fd)
     cache_lock(c);
     bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
     bool there = (f->noted & STAMP_WRITING) && begun_there;
-    file_will_change_locked(f);
+    bool first = file_will_change_locked(f);
     cache_unlock(c);
     int r = there ? 0 : node_write_stamp(c, n, fd);
     if (r < 0) {
         cache_lock(c);
-        if (f->write_handles + f->truncates == 1)
+        if (first && f->write_handles + f->truncates == 1)
             file_will_not_change_locked(f);
         cache_unlock(c);
     }
@@ -94,7 +94,7 @@ static int empty_partial(struct cache *c, struct node *n, int fd)
     crash_point("truncate-emptied");
     cache_lock(c);
     file_forget_ranges_locked(f);
-    file_will_change_locked(f);
+    (void)file_will_change_locked(f);
     cache_unlock(c);
     if (r == 0)
         r = node_write_stamp(c, n, fd);
@@ -142,7 +142,7 @@ int file_prepare_exchange(struct cache *c, struct node *n)
     if (r == 0 && n->file->state == FILE_PARTIAL)
         r = -EAGAIN; /* became partial again since the check: ask again */
     if (r == 0)
-        file_will_change_locked(n->file);
+        (void)file_will_change_locked(n->file);
     cache_unlock(c);
     return r < 0 ? r : node_renumber(c, n);
 }

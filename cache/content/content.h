@@ -464,8 +464,9 @@ void file_version_is_gone_locked(struct file *f, bool gone) REQUIRES(cache_mutex
  * O_DIRECT, or (`unsure`) without moving an mtime that can be told from the clean one. */
 void file_has_writer_locked(struct file *f, bool past, bool direct, bool unsure)
     REQUIRES(cache_mutex);
-/* The stamp is to say STAMP_WRITING; or need not, the only writer being refused. */
-void file_will_change_locked(struct file *f) REQUIRES(cache_mutex);
+/* The stamp is to say STAMP_WRITING: true, if it was not to before. Or need not: the only
+ * writer is refused, and nobody's mapping that outlived a close had it said before. */
+bool file_will_change_locked(struct file *f) REQUIRES(cache_mutex);
 void file_will_not_change_locked(struct file *f) REQUIRES(cache_mutex);
 /* What is dirty may have changed, and what was sent of it is not what is here now. */
 void file_counts_as_changed_locked(struct file *f) REQUIRES(cache_mutex);

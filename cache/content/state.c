@@ -135,9 +135,12 @@ void file_has_writer_locked(struct file *f, bool past, bool direct, bool unsure)
     check_state(f);
 }
 
-void file_will_change_locked(struct file *f)
+bool file_will_change_locked(struct file *f)
 {
+    bool first = !f->writing_stamp;
+
     f->writing_stamp = true;
+    return first;
 }
 
 void file_will_not_change_locked(struct file *f)

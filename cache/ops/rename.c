@@ -162,7 +162,7 @@ static void owe_content_locked(struct cache *c, struct moving *m) REQUIRES(cache
 {
     struct node *n = m->from->node;
 
-    file_will_change_locked(n->file);
+    (void)file_will_change_locked(n->file);
     debt_set_failing(&n->file->debt, 0);
     if (n->file->debt.running)
         atomic_store(&n->file->changed, true);

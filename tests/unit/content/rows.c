@@ -243,6 +243,22 @@ START_TEST(a_complete_file_is_truncated)
 }
 END_TEST
 
+/* A mapping may have outlived the last close, or none has. */
+START_TEST(a_refused_writer_takes_no_mark_of_another)
+{
+    int fd;
+    struct node *n = held(0, &fd);
+
+    n->file->write_handles = 1;
+    n->file->writing_stamp = _i;
+    ck_assert_int_eq(file_stamp_writing(c, n, -1), -EBADF);
+    passed("open-stamped: 0; ");
+    ck_assert_int_eq(n->file->writing_stamp, _i);
+    n->file->write_handles = 0;
+    put(n);
+}
+END_TEST
+
 START_TEST(a_close_has_its_number_before_the_answer)
 {
     int fd;
@@ -345,6 +361,7 @@ Suite *rows_suite(void)
     tcase_add_test(t, the_record_of_a_range_comes_last);
     tcase_add_test(t, a_partial_file_is_emptied);
     tcase_add_test(t, a_complete_file_is_truncated);
+    tcase_add_loop_test(t, a_refused_writer_takes_no_mark_of_another, 0, 2);
     tcase_add_test(t, a_close_has_its_number_before_the_answer);
     tcase_add_test(t, a_new_time_is_recorded_behind_the_stamp);
     tcase_add_test(t, an_acl_narrows_the_mode_first);
