@@ -21,6 +21,20 @@ struct linking {
     struct seat seat;
 };
 
+/* It owes no more than before. */
+static void not_linked(struct cache *c, const struct linking *k)
+{
+    struct file *f = k->node->file;
+
+    cache_lock(c);
+    if (f->write_handles + f->truncates == 0)
+        file_will_not_change_locked(f);
+    cache_unlock(c);
+    (void)node_write_stamp(c, k->node, k->fd);
+}
+
+/* A file without all of its records says that the store has each of its names. W takes that
+ * back before the name comes that the store lacks, since the stamp behind it may fail. */
 static int link_in_mirror(struct step *step) REQUIRES(cache_ns)
 {
     const struct linking *k = container_of(step, struct linking, step);
@@ -29,10 +43,13 @@ static int link_in_mirror(struct step *step) REQUIRES(cache_ns)
     cache_lock(c);
     k->node->named_seq = seq_next_locked(c);
     node_mark_scratch_locked(c, k->node, k->to);
+    bool first = file_will_change_locked(k->node->file);
     cache_unlock(c);
     int r = node_write_stamp(c, k->node, k->fd);
     if (r == 0)
         r = mirror_link_fd(&c->mirror, k->fd, k->to);
+    if (r < 0 && first)
+        not_linked(c, k);
     crash_point("link-made");
     return r;
 }

@@ -480,6 +480,35 @@ START_TEST(records_that_can_not_be_written)
 }
 END_TEST
 
+/* The link is answered though its last stamp is refused, which says that the file has a place
+ * in the order: a kill does not take it for a name that the store has. */
+START_TEST(a_link_of_a_file_without_all_records)
+{
+    char first[64];
+
+    driven_init_like_s3(&d, NULL);
+    d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+    driven_mount(&d);
+    (void)snprintf(first, sizeof(first), "%s", nth_name(0));
+    driven_put(&d, first, "one", 3);
+    for (int i = 1; i < NAMES; i++)
+        ck_assert_int_eq(driven_link(&d, first, nth_name(i)), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    step.err = ENOSPC;
+    step.failed = false;
+    step.left = 3; /* a stamp, the name, and then the other stamp */
+    ck_assert_int_eq(driven_link(&d, first, "new"), 0);
+    step.left = 0;
+    ck_assert(step.failed);
+    driven_unmount(&d);
+    driven_mount(&d);
+    driven_shows(&d, "new", "one");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new", "one");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_half_steps");
@@ -489,6 +518,7 @@ int main(void)
     tcase_add_loop_test(c, a_step_that_fails, 0, ARRAY_SIZE(t));
     tcase_add_loop_test(c, a_truncate_that_fails, 0, ARRAY_SIZE(truncates));
     tcase_add_test(c, records_that_can_not_be_written);
+    tcase_add_test(c, a_link_of_a_file_without_all_records);
     suite_add_tcase(s, c);
     return suite_run(s);
 }
