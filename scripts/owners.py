@@ -22,7 +22,7 @@ OWNERS = [
         tried_before brought failed refused etag"""),
     ("cache/content/state.c", FILE, """state generation stored_generation present verify busy gone writing_stamp past direct suspect
         clean_mtime_ns clean_size synced_mtime_ns synced_size etag copied_etag"""),
-    ("cache/content/half.c", FILE, "beginners whole_mtime_ns whole_size"),
+    ("cache/content/half.c", FILE, "beginners whole_mtime_ns whole_size time_moves"),
     ("cache/content/damage.c", FILE, "short_write short_at disk_lost"),
     ("cache/content/stamps.c", FILE, "keys_cut keys_behind"),
     ("cache/content/unlinked.c", FILE, "orphan_id unnamed"),

@@ -49,6 +49,8 @@ int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct
         return MARK_OUTLIVED;
     }
     bool whole = file_is_said_whole(f, stat_mtime_ns(&now), (uint64_t)now.st_size);
+    if (file_time_moves_locked(f, whole))
+        return MARK_OUTLIVED;
     if (futimens(fd, times) < 0)
         return -errno;
     if (synced)
@@ -63,7 +65,11 @@ int file_move_mtime_locked(struct cache *c, struct file *f, int fd, const struct
 int file_note_attrs(struct cache *c, struct node *n, int fd, unsigned set)
 {
     crash_point("utimens-moved");
-    int r = set ? node_write_stamp(c, n, fd) : 0;
+    cache_lock(c);
+    file_time_moved_locked(n->file);
+    bool behind = !file_begun_is_noted(n->file);
+    cache_unlock(c);
+    int r = set || behind ? node_write_stamp(c, n, fd) : 0;
     crash_point("setattr-stamped");
     return r == 0 && (set & CACHE_SET_MTIME) ? file_write_keys(c, n, fd) : r;
 }

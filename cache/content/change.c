@@ -16,8 +16,7 @@ int file_stamp_writing(struct cache *c, struct node *n, int fd)
     struct file *f = n->file;
 
     cache_lock(c);
-    bool begun_there = (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
-    bool there = (f->noted & STAMP_WRITING) && begun_there;
+    bool there = (f->noted & STAMP_WRITING) && file_begun_is_noted(f);
     bool first = file_will_change_locked(f);
     cache_unlock(c);
     int r = there ? 0 : node_write_stamp(c, n, fd);

@@ -51,7 +51,8 @@ struct file {
         int64_t whole_mtime_ns; /* of the mirror file when one of them closed it; 0: not, or it
                                    was written since */
         uint64_t whole_size;
-        bool busy;           /* turns from partial to complete: readers and writers wait */
+        bool time_moves; /* of a whole one: till it has the new mtime its stamp tells of none */
+        bool busy;       /* turns from partial to complete: readers and writers wait */
         uint64_t generation; /* counts changes of content or attributes, as far as seen */
         uint64_t stored_generation; /* of the last upload's content */
         int64_t clean_mtime_ns; /* of the mirror file when it was last equal to the store; as
@@ -157,7 +158,8 @@ void file_note_damaged(int fd);
 
 /* ---- attrs.c ---- */
 /* The disk says "synced at that time", and the content was changed since: the time to be set
- * may be that very one, so that the stamp has to be written first. */
+ * may be that very one. Or it says "made anew, and whole at that time", and would call the file
+ * half with another one. The stamp has to be written first. */
 #define MARK_OUTLIVED (-EAGAIN)
 /* Row "utimens", step 1, in the disk's part; on MARK_OUTLIVED the caller writes the stamp
  * (node_write_stamp()) and asks again. Sets the mirror file's mtime together with what is known
@@ -170,7 +172,8 @@ void file_mtime_moved_locked(struct cache *c, struct node *n) REQUIRES(cache_mut
 /* Row "attributes", step 1, and steps 2 and 3 of row "utimens": the caller has set the fields
  * of `set` (enum cache_set), and the file is marked and queued. Writes the stamp, which says
  * STAMP_ATTR_DIRTY, then with a new mtime the records, which have it. 0: nothing came of it,
- * and nothing is written. 0 or a negative errno. Takes a stamp lock. */
+ * and nothing is written, unless step 1 had the stamp written already. 0 or a negative errno.
+ * Takes a stamp lock. */
 int file_note_attrs(struct cache *c, struct node *n, int fd, unsigned set)
     EXCLUDES(cache_mutex);
 /* The same row of an extended attribute: first the set. The caller takes it over in memory
@@ -367,6 +370,13 @@ void file_say_whole_locked(struct file *f, int64_t mtime_ns, uint64_t size)
 bool file_unsay_whole_locked(struct file *f) REQUIRES(cache_mutex);
 /* STAMP_BEGUN and STAMP_WHOLE as they are to be. */
 unsigned file_stamp_begun(const struct file *f) REQUIRES(cache_mutex);
+/* Whether the stamp on the disk says so. */
+bool file_begun_is_noted(const struct file *f) REQUIRES(cache_mutex);
+/* The mirror file is about to get another mtime; `whole`: it is said to be whole now. Whether
+ * the stamp that is on the disk would call it half then, and must be written first: it says
+ * nothing of a beginning until file_time_moved_locked(). */
+bool file_time_moves_locked(struct file *f, bool whole) REQUIRES(cache_mutex);
+void file_time_moved_locked(struct file *f) REQUIRES(cache_mutex);
 /* Whether the content was made anew by a writer that has not said of what is there now that it
  * is whole: it replaces nothing unless that is asked for. A log is what it is at any moment. */
 bool file_is_half_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);

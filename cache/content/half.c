@@ -41,9 +41,29 @@ bool file_unsay_whole_locked(struct file *f)
 
 unsigned file_stamp_begun(const struct file *f)
 {
-    if (!f->beginners)
+    if (!f->beginners || (f->time_moves && f->whole_mtime_ns))
         return 0;
     return f->whole_mtime_ns ? STAMP_BEGUN | STAMP_WHOLE : STAMP_BEGUN;
+}
+
+bool file_begun_is_noted(const struct file *f)
+{
+    return (f->noted & (STAMP_BEGUN | STAMP_WHOLE)) == file_stamp_begun(f);
+}
+
+bool file_time_moves_locked(struct file *f, bool whole)
+{
+    bool half = f->beginners && !(whole && f->whole_mtime_ns);
+
+    if (half || !(f->noted & STAMP_BEGUN))
+        return false;
+    f->time_moves = true;
+    return true;
+}
+
+void file_time_moved_locked(struct file *f)
+{
+    f->time_moves = false;
 }
 
 bool file_is_half_locked(struct cache *c, struct node *n)

@@ -1,6 +1,7 @@
 /* cache/: a file that somebody makes anew and has neither closed nor synced replaces nothing.
  */
 #include "cache/cache.h"
+#include "cache/mirror/crash.h"
 #include "cache/mirror/door.h"
 #include "cache/offline.h"
 #include "common/mem.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -281,6 +283,61 @@ START_TEST(what_was_closed_or_synced_is_published)
     driven_release(&d);
 }
 END_TEST
+
+/* Past the daemon, by who has the duplicate. */
+static void close_set_time_and_write_on(void)
+{
+    char path[128];
+
+    close_and_set_time();
+    (void)snprintf(path, sizeof(path), "%s/mirror/f", d.dir);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pwrite(fd, "half", 4, 0), 4);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+START_TEST(a_new_time_makes_no_whole_of_what_comes_later)
+{
+    with_whole();
+    killed_in(close_set_time_and_write_on);
+    ck_assert_uint_eq(kept(), 1);
+    driven_shows(&d, "f", "the whole");
+    driven_release(&d);
+}
+END_TEST
+
+#ifndef NDEBUG
+
+static void die_at_a_new_time(void)
+{
+    crash_arm("utimens-moved");
+    (void)driven_utimens(&d, "f", 1000 * NS_PER_SEC);
+    abort();
+}
+
+static void close_and_die_at_a_new_time(void)
+{
+    close_without_release();
+    die_at_a_new_time();
+}
+
+/* Of what a mount found, too, which was closed before that. */
+START_TEST(what_was_closed_is_whole_while_its_time_moves)
+{
+    with_whole();
+    if (_i)
+        kill_in(close_without_release);
+    killed_in(_i ? die_at_a_new_time : close_and_die_at_a_new_time);
+    ck_assert_uint_eq(kept(), 0);
+    driven_shows(&d, "f", "closed");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "closed");
+    driven_release(&d);
+}
+END_TEST
+
+#endif
 
 static void write_logs(void)
 {
@@ -580,6 +637,10 @@ int main(void)
                         (int)ARRAY_SIZE(empties));
     tcase_add_test(t, no_removal_waits_for_what_was_never_closed);
     tcase_add_loop_test(t, what_was_closed_or_synced_is_published, 0, (int)ARRAY_SIZE(wholes));
+    tcase_add_test(t, a_new_time_makes_no_whole_of_what_comes_later);
+#ifndef NDEBUG
+    tcase_add_loop_test(t, what_was_closed_is_whole_while_its_time_moves, 0, 2);
+#endif
     tcase_add_test(t, a_log_goes_on_as_before);
     tcase_add_test(t, who_looks_at_a_cache_keeps_nothing);
     tcase_add_test(t, another_mount_does_not_judge_a_half_file);
