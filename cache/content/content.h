@@ -41,8 +41,8 @@ struct file {
         /* who reads it in order, while it is partial and open, or NULL */
         struct streams *streams;
         struct stamp_keys keys;
-        bool keys_cut;           /* the stamp has not all of them */
-        bool keys_behind;        /* the stamp has older ones, and says STAMP_WRITING */
+        bool keys_cut;        /* the stamp has not all of them */
+        unsigned keys_behind; /* the stamp has older ones, and says so by these stamp_flags */
         struct mirror_fd fds[2]; /* FD_READ and FD_WRITE */
         unsigned open_handles, write_handles, exec_handles;
         unsigned map_handles; /* that may be mapped for writing */
@@ -434,9 +434,11 @@ int node_renumber(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(c
  * known. ns held for writing. 0 or a negative errno. */
 int dir_write_stamps(struct cache *c, struct node *dir, const char *path) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
-/* The stamp on the disk has not all records; or has older ones than are known by now. */
+/* The stamp on the disk has not all records; or has older ones than are known by now: until
+ * they are written it says `flag` (STAMP_WRITING, STAMP_ATTR_DIRTY), so that what the store has
+ * already is owed to it. */
 void file_set_keys_cut_locked(struct file *f, bool cut) REQUIRES(cache_mutex);
-void file_keys_are_behind_locked(struct file *f) REQUIRES(cache_mutex);
+void file_keys_are_behind_locked(struct file *f, unsigned flag) REQUIRES(cache_mutex);
 /* Writes the records of what the store holds. */
 int file_write_keys(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes in the stamp which version an upload of the file to that place is to replace, as

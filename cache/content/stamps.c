@@ -49,10 +49,11 @@ static void stamp_of_node(struct node *n, struct stamp_attrs *ret) REQUIRES(cach
         ret->flags |= STAMP_SCRATCH;
     ret->seq = f->seq;
     ret->first_seq = f->debt.seq;
+    ret->flags |= f->keys_behind;
     /* Without that flag the file must be what its records say. */
-    if (f->writing_stamp || f->keys_behind)
+    if (f->writing_stamp)
         ret->flags |= STAMP_WRITING;
-    else if (f->keys_cut && f->state == FILE_CLEAN && all_stored(n))
+    else if (!f->keys_behind && f->keys_cut && f->state == FILE_CLEAN && all_stored(n))
         ret->flags |= STAMP_MANY;
     if (f->keys_cut)
         ret->flags |= STAMP_KEYS_CUT;
@@ -153,9 +154,9 @@ void file_set_keys_cut_locked(struct file *f, bool cut)
     f->keys_cut = cut;
 }
 
-void file_keys_are_behind_locked(struct file *f)
+void file_keys_are_behind_locked(struct file *f, unsigned flag)
 {
-    f->keys_behind = true;
+    f->keys_behind |= flag;
 }
 
 int file_write_keys(struct cache *c, struct node *n, int fd)
@@ -166,8 +167,8 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
     stamp_lock(c, n);
     cache_lock(c);
     struct stamp_keys *k = &n->file->keys;
-    const bool behind = n->file->keys_behind;
-    n->file->keys_behind = false; /* no other stamp is written meanwhile */
+    const unsigned behind = n->file->keys_behind;
+    n->file->keys_behind = 0; /* no other stamp is written meanwhile */
     for (size_t i = 0; i < k->n && r == 0; i++) {
         r = stamp_keys_set(&copy, k->v[i].key, k->v[i].etag, k->v[i].mtime_ns, k->v[i].size);
         bool same =
@@ -181,7 +182,7 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
         r = stamp_write_keys(fd, &copy, &all);
     cache_lock(c);
     n->file->keys_cut = !all || (r < 0 && n->file->keys_cut); /* then the old ones stay */
-    n->file->keys_behind = n->file->keys_behind || (r < 0 && behind);
+    n->file->keys_behind |= r < 0 ? behind : 0;
     cache_unlock(c);
     stamp_unlock(c, n);
     stamp_keys_release(&copy);

@@ -292,7 +292,7 @@ static void took_content_locked(struct job *j, const struct object *obj) REQUIRE
     f->sum = obj->checksum;
     file_is_stored_as_locked(f, strdup(obj->etag));
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
-    file_keys_are_behind_locked(f); /* a chmod may come before write_stamps() */
+    file_keys_are_behind_locked(f, STAMP_WRITING); /* a chmod may come before them */
 }
 
 /* The version at the store is another one, its content the same. */
@@ -300,8 +300,10 @@ static void took_attrs_locked(struct job *j, const struct object *obj) REQUIRES(
 {
     struct file *f = j->node->file;
 
-    if (stamp_keys_find(&f->keys, j->at.key))
+    if (stamp_keys_find(&f->keys, j->at.key)) {
         (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, f->clean_mtime_ns, f->clean_size);
+        file_keys_are_behind_locked(f, STAMP_ATTR_DIRTY); /* another stamp may come before */
+    }
     if (f->etag)
         file_is_stored_as_locked(f, strdup(obj->etag));
 }

@@ -312,6 +312,52 @@ START_TEST(chmod_after_a_new_time_and_killed)
 }
 END_TEST
 
+static void sync_and_die(void)
+{
+    struct handle *h;
+
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_fsync(&d, h), 0);
+    (void)raise(SIGKILL);
+}
+
+/* It is noted of the one name, and not yet of the other. */
+static void sync_at_the_other(void)
+{
+    at("upload-committed", sync_and_die);
+}
+
+static void sync_before_the_records(void)
+{
+    stored_once();
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    (void)usleep(100000);
+    at("upload-committed", sync_at_the_other);
+    ck_assert_int_eq(driven_utimens(&d, "f", TIME_SET_NS), 0);
+    let_it_be_uploaded();
+}
+
+/* The store has the new time of both, and so other versions; the records say so of one, and a
+ * stamp is written. Nobody else did that: they stay one file. */
+START_TEST(synced_before_a_new_time_is_noted_and_killed)
+{
+    struct stat f, g;
+
+    start();
+    killed_after(sync_before_the_records);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_stat(&d, "f", &f), 0);
+    ck_assert_int_eq(driven_stat(&d, "g", &g), 0);
+    ck_assert_uint_eq(f.st_ino, g.st_ino);
+    ck_assert_uint_eq(f.st_nlink, 2);
+    ck_assert_int_eq(f.st_mtim.tv_sec * NS_PER_SEC + f.st_mtim.tv_nsec, TIME_SET_NS);
+    driven_shows(&d, "g", "old");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- a chmod that is not answered yet ---- */
 
 static void change_mode_and_die(void)
@@ -622,6 +668,7 @@ int main(void)
     tcase_add_test(t, emptied_while_its_attributes_go_up);
     tcase_add_test(t, chmod_before_the_records_and_killed);
     tcase_add_loop_test(t, chmod_after_a_new_time_and_killed, 0, 2);
+    tcase_add_test(t, synced_before_a_new_time_is_noted_and_killed);
     tcase_add_test(t, killed_in_mid_chmod);
     tcase_add_test(t, two_open_at_once);
     tcase_add_test(t, evicted_before_it_is_linked);

@@ -313,6 +313,32 @@ START_TEST(an_acl_narrows_the_mode_first)
 }
 END_TEST
 
+/* ---- uploads ---- */
+
+/* Of attributes alone, or of content; the records can't be written at first. */
+START_TEST(what_no_record_tells_stays_owed)
+{
+    const char *marks = _i ? "W" : "A";
+    char points[96];
+    int fd;
+    struct node *n = held(0, &fd);
+
+    cache_lock(c);
+    file_keys_are_behind_locked(n->file, _i ? STAMP_WRITING : STAMP_ATTR_DIRTY);
+    cache_unlock(c);
+    ck_assert_int_eq(node_write_stamp(c, n, fd), 0);
+    ck_assert_int_eq(file_note_stored(c, n, -1), -EBADF);
+    trace[0] = '\0';
+    ck_assert_int_eq(node_write_stamp(c, n, fd), 0);
+    ck_assert_int_eq(file_note_stored(c, n, fd), 0);
+    (void)snprintf(points, sizeof(points),
+                   "upload-committed: 0 %s; upload-keys: 0 %s; upload-stamped: 0; ", marks,
+                   marks);
+    passed(points);
+    put(n);
+}
+END_TEST
+
 /* ---- evictions ---- */
 
 /* Its number can be derived from its place, or it can't. */
@@ -365,6 +391,7 @@ Suite *rows_suite(void)
     tcase_add_test(t, a_close_has_its_number_before_the_answer);
     tcase_add_test(t, a_new_time_is_recorded_behind_the_stamp);
     tcase_add_test(t, an_acl_narrows_the_mode_first);
+    tcase_add_loop_test(t, what_no_record_tells_stays_owed, 0, 2);
     tcase_add_loop_test(t, an_evicted_file_keeps_its_number, 0, 2);
     tcase_add_test(t, a_file_in_use_is_not_evicted);
     suite_add_tcase(s, t);
