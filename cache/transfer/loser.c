@@ -19,13 +19,19 @@ static bool has_other_names(const struct node *n)
     return n->links && n->links->next_link;
 }
 
+/* A program that opens the file for writing, or truncates it, has no handle for a while. What
+ * it writes would follow the file to kept/, though it was told of nothing. */
+static bool is_used(const struct file *f) REQUIRES(cache_mutex)
+{
+    return f->open_handles || f->fetches || f->truncates || f->fds[FD_WRITE].users;
+}
+
 /* The name that lost, if it can go now; else NULL. `copied`: its content was copied. */
 static struct entry *loser_locked(struct job *j, bool copied) REQUIRES(cache_mutex)
 {
     struct node *n = j->node;
     struct entry *e = upload_entry_at(j);
-    bool free_to_go = e && e->dirty && n->file->open_handles == 0 && !n->file->fetches &&
-                      has_other_names(n) == copied &&
+    bool free_to_go = e && e->dirty && !is_used(n->file) && has_other_names(n) == copied &&
                       (!copied || n->file->generation == j->generation);
 
     return free_to_go ? e : NULL;
@@ -71,6 +77,7 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache
               c->store->url, j->path, c->mirror.dir, j->path);
     c->transfer->kept_files++;
     origin_resolved(c, j->at);
+    n->flags |= NODE_REPLACED; /* who is about to open it looks the name up once more */
     n->nlink--;
     n->file->losses++;
     stamp_keys_remove(&n->file->keys, j->at.key);

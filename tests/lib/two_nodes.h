@@ -13,10 +13,12 @@
 
 static atomic_uint questions; /* listings and looks */
 static atomic_bool refuse;
-static atomic_bool stale;    /* reads find another version */
-static atomic_uint delay_ms; /* of each look */
-static atomic_bool strays;   /* removals are repeated, and one of them is still on its way */
-static atomic_bool hold;     /* changes wait before the store gets them */
+static atomic_bool stale;      /* reads find another version */
+static atomic_uint delay_ms;   /* of each look */
+static atomic_bool strays;     /* removals are repeated, and one of them is still on its way */
+static atomic_bool hold;       /* changes wait before the store gets them */
+static atomic_bool hold_looks; /* looks wait before the store answers them */
+static atomic_uint held_looks;
 static atomic_uint begun;    /* uploads in parts */
 static atomic_uint disputed; /* so many puts are refused for a change that is on its way */
 static atomic_bool last;     /* uploads wait until their directory does, and a flush for them */
@@ -49,6 +51,10 @@ static int64_t around(struct layer *l, struct call *c)
         if (waited < 0)
             return waited;
     }
+    if (c->kind == CALL_STAT && atomic_load(&hold_looks))
+        atomic_fetch_add(&held_looks, 1);
+    while (c->kind == CALL_STAT && atomic_load(&hold_looks))
+        (void)usleep(1000);
     while ((c->kind == CALL_PUT || c->kind == CALL_MKDIR) && atomic_load(&last) &&
            !is_wanted(c->key))
         (void)usleep(1000);
@@ -70,6 +76,8 @@ static void setup(void)
     atomic_store(&stale, false);
     atomic_store(&delay_ms, 0);
     atomic_store(&hold, false);
+    atomic_store(&hold_looks, false);
+    atomic_store(&held_looks, 0);
     atomic_store(&strays, false);
     atomic_store(&disputed, 0);
     atomic_store(&last, false);

@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -110,6 +111,133 @@ static bool has_error(const char *text)
     cache_get_stats(d.cache, &s);
     return s.last_error == -ESTALE && strstr(s.last_error_text, text);
 }
+
+/* What is kept aside of a file. */
+static void keeps(const char *path, const char *wanted)
+{
+    char where[160], text[64] = "";
+    FILE *file = NULL;
+
+    (void)snprintf(where, sizeof(where), "%s/kept/%s", d.dir, path);
+    file = fopen(where, "r");
+    ck_assert_ptr_nonnull(file);
+    (void)fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    ck_assert_str_eq(text, wanted);
+}
+
+static bool uploads_run(void)
+{
+    mutex_lock(&d.cache->lock);
+    bool run = d.cache->queue->uploads_running > 0;
+    mutex_unlock(&d.cache->lock);
+    return run;
+}
+
+static atomic_bool emptying, goes_on;
+
+/* The program that empties the file; nobody waits longer than a failing test takes to say so.
+ */
+static void stop_emptying(const char *name)
+{
+    int64_t until_ns = clock_mono_ns() + 10 * NS_PER_SEC;
+
+    if (strcmp(name, "open-stamped") != 0)
+        return;
+    atomic_store(&emptying, true);
+    while (!atomic_load(&goes_on) && clock_mono_ns() < until_ns)
+        (void)usleep(1000);
+}
+
+static void *open_emptied(void *arg)
+{
+    ck_assert_int_eq(driven_open(&d, "step/rank0", O_WRONLY | O_TRUNC, arg), 0);
+    return NULL;
+}
+
+/* A program that opens the file has no handle yet: what it writes is not kept aside unseen. */
+START_TEST(what_is_just_being_opened_does_not_lose_yet)
+{
+    struct handle *h = NULL;
+    pthread_t thread;
+
+    d.config.retry_ns = 50 * NS_PER_MS;
+    driven_unmount(&d);
+    driven_mount(&d);
+    atomic_store(&hold, true);
+    driven_put(&d, "step/rank0", "ours", 4);
+    atomic_store(&hold_looks, true);
+    driven_store(&d, "step/rank0", "theirs", 6);
+    atomic_store(&hold, false);
+    DRIVEN_WAIT(atomic_load(&held_looks) == 1);
+    atomic_store(&emptying, false);
+    atomic_store(&goes_on, false);
+    crash_watch(stop_emptying);
+    ck_assert_int_eq(pthread_create(&thread, NULL, open_emptied, &h), 0);
+    DRIVEN_WAIT(atomic_load(&emptying));
+    atomic_store(&hold_looks, false);
+    DRIVEN_WAIT(!uploads_run());
+    ck_assert_uint_eq(kept(), 0);
+    atomic_store(&goes_on, true);
+    (void)pthread_join(thread, NULL);
+    crash_watch(NULL);
+    ck_assert_int_eq(driven_write(&d, h, "newer", 5, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), -ESTALE); /* it is told */
+    DRIVEN_WAIT(kept() == 1);
+    keeps("step/rank0", "newer");
+    (void)driven_flush(&d);
+    driven_shows(&d, "step/rank0", "theirs");
+}
+END_TEST
+
+static struct node *loser;
+static pthread_t reader;
+
+static void no_wake(struct waiter *w, int err)
+{
+    (void)w;
+    (void)err;
+}
+
+static void *open_loser(void *arg)
+{
+    struct waiter w = {.wake = no_wake};
+    struct handle *h = NULL;
+
+    *(int *)arg = cache_open(d.cache, loser, O_RDONLY, &w, &h);
+    if (h)
+        cache_release(d.cache, h);
+    return NULL;
+}
+
+static int opened;
+
+static void open_beside(const char *name)
+{
+    if (strcmp(name, "conflict-removals") != 0)
+        return;
+    ck_assert_int_eq(pthread_create(&reader, NULL, open_loser, &opened), 0);
+    (void)usleep(200000); /* it has a descriptor of the upload's, and waits for the name */
+}
+
+/* Who opens it for reading meanwhile looks the name up once more, and reads theirs. */
+START_TEST(who_opens_a_loser_looks_again)
+{
+    struct op op;
+
+    atomic_store(&hold, true);
+    driven_put(&d, "step/rank0", "ours!!", 6);
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_walk(d.cache, "step/rank0", &op, &loser), 0);
+    crash_watch(open_beside);
+    lose("step/rank0");
+    crash_watch(NULL);
+    (void)pthread_join(reader, NULL);
+    ck_assert_int_eq(opened, -ESTALE);
+    cache_forget(d.cache, loser, 1);
+    driven_shows(&d, "step/rank0", "theirs");
+}
+END_TEST
 
 /* New attributes are those of the version that they were given to: they are dropped, and told,
  * when another node has replaced it. */
@@ -378,6 +506,8 @@ int main(void)
     tcase_add_test(t, the_same_bytes_are_no_conflict);
     tcase_add_test(t, the_same_bytes_in_parts_are_no_conflict);
     tcase_add_test(t, other_bytes_are_a_conflict);
+    tcase_add_test(t, what_is_just_being_opened_does_not_lose_yet);
+    tcase_add_test(t, who_opens_a_loser_looks_again);
     tcase_add_test(t, a_chmod_of_what_was_replaced_keeps_theirs);
     tcase_add_test(t, theirs_show_as_soon_as_attributes_are_dropped);
     tcase_add_test(t, the_end_waits_for_the_stamp_of_dropped_attributes);
