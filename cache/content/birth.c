@@ -189,12 +189,27 @@ static int new_file_for(struct cache *c, struct node *n) REQUIRES(cache_mutex)
     if (!f)
         return -ENOMEM;
     file_count_locked(c);
+    (void)file_claim_locked(f); /* who does not take ns sees it before it is in the mirror */
     file_is_version_locked(f, mirror_time(&c->mirror, n->mtime_ns), n->size);
     f->sum = (struct checksum){(enum checksum_kind)n->sum_kind, n->sum_value};
     if (file_reads_version_locked(f, &e->etag) < 0 ||
         stamp_keys_set(&f->keys, at.key, f->etag, f->clean_mtime_ns, n->size) < 0)
         return -ENOMEM;
     return 0;
+}
+
+/* It is in the mirror, or there is none after all. Whoever came to wait for it looks again. */
+static void end_birth(struct cache *c, struct node *n, bool failed) REQUIRES(cache_ns)
+{
+    cache_lock(c);
+    struct file *f = n->file;
+    if (f) {
+        file_unclaim_locked(f);
+        waitq_wake_locked(c, &f->range_waiters, 0);
+    }
+    if (f && failed)
+        file_free_locked(c, f);
+    cache_unlock(c);
 }
 
 int file_materialise(struct cache *c, struct node *n)
@@ -222,12 +237,9 @@ int file_materialise(struct cache *c, struct node *n)
         r = mirror_link_in(&c->mirror, id, path);
         crash_point("materialise-linked");
     }
+    end_birth(c, n, r < 0);
     if (r < 0) {
         (void)mirror_remove_incoming(&c->mirror, id);
-        cache_lock(c);
-        if (n->file)
-            file_free_locked(c, n->file);
-        cache_unlock(c);
         log_later(&c->log, LOG_LEVEL_ERROR, "cache %s: can't make a mirror file for %s: %s",
                   c->mirror.dir, path ? path : "a removed file", strerror(-r));
     }

@@ -219,8 +219,9 @@ void file_note_made(struct cache *c, struct node *n, bool queued)
     EXCLUDES(cache_ns, cache_mutex);
 /* Row "materialise": creates the mirror file of a node known from a listing, partial unless it
  * is empty; nothing to do when it is there. 1 in incoming/; 2 its stamps; 3 it goes to its
- * path. 0, -ESTALE when the node has no name any more, or a negative errno, which the log
- * tells; nothing is left then. ns held for writing; takes a stamp lock. */
+ * path. It is claimed meanwhile: who does not take ns sees it, and waits. 0, -ESTALE when the
+ * node has no name any more, or a negative errno, which the log tells; nothing is left then. ns
+ * held for writing; takes a stamp lock. */
 int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- change.c ---- */

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -641,6 +642,48 @@ START_TEST(read_ahead_while_it_is_truncated)
 }
 END_TEST
 
+static struct waiter whole;
+static atomic_bool was_told;
+
+static void tell(struct waiter *w, int err)
+{
+    (void)w;
+    atomic_store(&was_told, err == 0);
+}
+
+/* As a program that links it, or exchanges it, before its mirror file is in its place. */
+static void need_it_whole(void)
+{
+    cache_lock(d.cache);
+    struct node *n = tree_find(d.cache, "f", NULL);
+    ck_assert_int_eq(fetch_complete_locked(d.cache, n, &whole), CACHE_PARKED);
+    cache_unlock(d.cache);
+}
+
+/* Nobody downloads into a file that does not get to its place, or waits for it for ever. */
+START_TEST(needed_while_it_is_not_born)
+{
+    struct handle *h;
+    char blocker[96];
+
+    start();
+    driven_store(&d, "f", "theirs", 6);
+    driven_mount(&d);
+    (void)snprintf(blocker, sizeof(blocker), "%s/mirror/f", d.dir);
+    ck_assert_int_eq(mkdir(blocker, 0700), 0);
+    whole = (struct waiter){.wake = tell};
+    atomic_store(&was_told, false);
+    at("materialise-incoming", need_it_whole);
+    ck_assert_int_eq(driven_open(&d, "f", O_RDONLY, &h), -EEXIST);
+    ck_assert(atomic_load(&done));
+    DRIVEN_WAIT(atomic_load(&was_told));
+    crash_watch(NULL);
+    ck_assert_int_eq(rmdir(blocker), 0);
+    driven_shows(&d, "f", "theirs");
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(created_to_be_read)
 {
     struct handle *h;
@@ -676,6 +719,7 @@ int main(void)
     tcase_add_loop_test(t, opened_for_writing_as_it_is_replaced, 0, 4);
     tcase_add_loop_test(t, truncated_as_it_is_replaced, 0, 2);
     tcase_add_test(t, read_ahead_while_it_is_truncated);
+    tcase_add_test(t, needed_while_it_is_not_born);
     tcase_add_test(t, created_to_be_read);
     suite_add_tcase(s, t);
     return suite_run(s);

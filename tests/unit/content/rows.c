@@ -176,6 +176,39 @@ START_TEST(a_symlink_comes_with_target_and_stamp)
 }
 END_TEST
 
+static struct node *born;
+static struct waiter visitor;
+static bool was_busy;
+
+/* Somebody sees the file before it is in the mirror, and wants its bytes. */
+static void visit(const char *name)
+{
+    if (strcmp(name, "materialise-incoming") != 0)
+        return;
+    cache_lock(c);
+    was_busy = born->file->busy;
+    ck_assert_int_eq(waitq_park_locked(c, &born->file->range_waiters, &visitor), CACHE_PARKED);
+    cache_unlock(c);
+}
+
+/* It is claimed until it is in the mirror, or can't get there. */
+START_TEST(a_file_is_claimed_while_it_is_born)
+{
+    auto_close int other = _i ? mirror_create(&c->mirror, "f") : -1;
+
+    (void)other;
+    born = listed(5);
+    crash_watch(visit);
+    ck_assert_int_eq(file_need(c, born), _i ? -EEXIST : 0);
+#ifndef NDEBUG
+    ck_assert(was_busy);
+    ck_assert_ptr_eq(c->wake_list, &visitor);
+    c->wake_list = NULL; /* nobody wakes here */
+#endif
+    ck_assert(_i ? !born->file : !born->file->busy);
+}
+END_TEST
+
 /* ---- bytes from the store ---- */
 
 START_TEST(the_record_of_a_range_comes_last)
@@ -384,6 +417,7 @@ Suite *rows_suite(void)
     tcase_add_test(t, a_created_file_has_its_stamp_before_the_answer);
     tcase_add_test(t, a_file_that_is_there_is_not_created);
     tcase_add_test(t, a_symlink_comes_with_target_and_stamp);
+    tcase_add_loop_test(t, a_file_is_claimed_while_it_is_born, 0, 2);
     tcase_add_test(t, the_record_of_a_range_comes_last);
     tcase_add_test(t, a_partial_file_is_emptied);
     tcase_add_test(t, a_complete_file_is_truncated);
