@@ -527,12 +527,13 @@ void stale_readers_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 void stale_readers_end_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The bytes are the store's no longer (another version is there): a closed file is dropped, an
  * open one becomes nameless and goes on with its old bytes, one that has other names goes on
- * under those. ns held for writing. */
+ * under those. -EBUSY: a chmod came meanwhile, it stays, and its upload finds that out. ns held
+ * for writing. */
 int node_replaced(struct cache *c, struct entry *e, const struct object *obj) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
 /* Takes the mirror file of a node without open handles away: 1 it leaves its path for orphans/;
- * 2 a chore removes it there. 0; -EBUSY: it is in use, or dirty; or a negative errno, and it is
- * where it was. ns held for writing. */
+ * 2 a chore removes it there. 0; -EBUSY: it is in use, or something of it is owed by now; or a
+ * negative errno, and it is where it was. ns held for writing. */
 int file_discard(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 /* Both rows "evict", of a file that the caller chose (transfer/ knows what is pinned or owed):
  * as file_discard(); then, where the inode's number can't be derived, a fresh partial file

@@ -27,9 +27,10 @@ int file_discard(struct cache *c, struct node *n)
     if (!path)
         return -ENOMEM;
     cache_lock(c);
-    /* A file that was truncated since it was chosen is dirty. */
-    bool in_use = f->open_handles || file_fd_users(f) || f->fetches || f->debt.running ||
-                  f->busy || f->state == FILE_DIRTY;
+    /* Who had a descriptor as it was chosen may have changed it since: a chmod owes what the
+     * stamp has, and has it queued. */
+    bool in_use =
+        f->open_handles || file_fd_users(f) || f->fetches || f->busy || node_is_ours(n);
     uint64_t id = file_next_id_locked(c);
     if (!in_use)
         (void)file_claim_locked(f); /* readers without a descriptor wait */

@@ -257,7 +257,8 @@ int listing_update_entry(struct cache *c, struct entry *e, struct place at,
             r = add_entry(c, dir, name, at, obj, asked_ns);
         return r < 0 ? r : 1;
     }
-    return same ? 0 : node_replaced(c, e, obj);
+    int replaced = same ? 0 : node_replaced(c, e, obj);
+    return replaced == -EBUSY ? 0 : replaced; /* ours by now */
 }
 
 /* Whether a directory that is known here has the object's name: it is shown, and the object is

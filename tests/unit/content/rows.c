@@ -408,6 +408,49 @@ START_TEST(a_file_in_use_is_not_evicted)
 }
 END_TEST
 
+/* What a chmod owes since the file was chosen. */
+static void owe_locked(struct node *n, int what, struct debts *queue) REQUIRES(cache_mutex)
+{
+    if (what == 0)
+        n->flags |= NODE_ATTR_DIRTY;
+    else if (what == 1)
+        debts_add(queue, &n->file->debt);
+    else
+        n->file->truncates = 1;
+}
+
+static void pay_locked(struct node *n) REQUIRES(cache_mutex)
+{
+    n->flags &= ~(unsigned)NODE_ATTR_DIRTY;
+    debt_leave(&n->file->debt);
+    n->file->truncates = 0;
+}
+
+START_TEST(a_file_that_owes_something_by_now_is_not_evicted)
+{
+    const struct object theirs = {.size = 9, .mtime_ns = T + NS_PER_SEC, .etag = "w"};
+    struct debts queue = {0};
+    int fd;
+    struct node *n = held(5, &fd);
+
+    put(n);
+    ns_write(c);
+    cache_lock(c);
+    owe_locked(n, _i, &queue);
+    cache_unlock(c);
+    ck_assert_int_eq(file_evict(c, n), -EBUSY);
+    passed("evict-discarded: 5 r; ");
+    /* Nor does it go for another version: its upload tells of that one. */
+    ck_assert_int_eq(node_replaced(c, n->links, &theirs), -EBUSY);
+    passed("");
+    ck_assert(n->file && n->links && n->size == 5);
+    cache_lock(c);
+    pay_locked(n);
+    cache_unlock(c);
+    ns_done(c);
+}
+END_TEST
+
 Suite *rows_suite(void)
 {
     Suite *s = suite_create("rows");
@@ -428,6 +471,7 @@ Suite *rows_suite(void)
     tcase_add_loop_test(t, what_no_record_tells_stays_owed, 0, 2);
     tcase_add_loop_test(t, an_evicted_file_keeps_its_number, 0, 2);
     tcase_add_test(t, a_file_in_use_is_not_evicted);
+    tcase_add_loop_test(t, a_file_that_owes_something_by_now_is_not_evicted, 0, 3);
     suite_add_tcase(s, t);
     return s;
 }
