@@ -132,10 +132,10 @@ static int look_again_locked(struct job *j) REQUIRES(cache_mutex)
     struct file *f = n->file;
     struct entry *e = upload_entry_at(j); /* or the name went since it was chosen */
 
-    /* A program opened the file for writing since the lease was tried. */
-    int r = (!e && !j->looks) || (!j->live && (f->write_handles || f->fds[FD_WRITE].users))
-                ? CHANGED
-                : file_look_locked(c, n, j->fd, &j->st);
+    /* A program opened the file for writing since the lease was tried. If it has closed it by
+     * now, too, its mapping may live. */
+    bool opened = !j->live && (f->generation != j->generation || f->fds[FD_WRITE].users);
+    int r = (!e && !j->looks) || opened ? CHANGED : file_look_locked(c, n, j->fd, &j->st);
     uint64_t looked = f->generation;
     /* It was written, or is being made anew, since it was chosen; or since it was looked at. */
     if (r == 0 && !j->looks && upload_has_to_wait_locked(c, f, j->at))
@@ -186,6 +186,7 @@ static int look(struct job *j)
 
     cache_lock(c);
     atomic_store(&f->changed, false);
+    j->generation = f->generation;
     bool writers = f->write_handles > 0 || f->fds[FD_WRITE].users > 0;
     bool wanted = f->debt.wanted || j->of_open_file;
     cache_unlock(c);
@@ -194,6 +195,7 @@ static int look(struct job *j)
     if (writers && !wanted)
         return CHANGED;
     bool held = !writers && file_has_writer(j->fd);
+    crash_point("upload-leased");
     j->live = writers || held;
     if (held && !wanted) {
         cache_lock(c);

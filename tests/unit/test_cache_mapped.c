@@ -3,6 +3,7 @@
  * Without it the kernel keeps the pages: which files it may do that of. */
 #include "cache/mount.h"
 #include "common/mem.h"
+#include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -165,6 +166,33 @@ START_TEST(what_was_only_open_is_not_sent_again)
 }
 END_TEST
 
+static char *late_map;
+
+static void map_late(void)
+{
+    late_map = map_and_close();
+}
+
+/* The upload asked whether anybody may write, and nobody did: one who came then, and closed the
+ * file before the upload looked at it, has a mapping all the same. */
+START_TEST(a_mapping_that_came_after_the_question_is_not_missed)
+{
+    start();
+    char *map = map_and_close();
+    strcpy(map, "first");
+    unmap(map);
+    at("upload-leased", map_late);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(atomic_load(&done));
+    crash_watch(NULL);
+    strcpy(late_map, "mapped");
+    unmap(late_map);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    stores("mapped");
+    driven_release(&d);
+}
+END_TEST
+
 static void *release_one(void *arg)
 {
     cache_release(d.cache, arg);
@@ -293,6 +321,7 @@ int main(void)
     tcase_add_test(t, a_new_time_hides_no_later_change_by_a_mapping);
     tcase_add_test(t, an_fsync_waits_for_what_a_mapping_wrote);
     tcase_add_test(t, what_was_only_open_is_not_sent_again);
+    tcase_add_test(t, a_mapping_that_came_after_the_question_is_not_missed);
     tcase_add_test(t, the_last_of_two_that_close_at_once_looks_for_mappings);
     tcase_add_test(t, who_may_have_mapped_a_file_is_known_until_the_last_of_them_closes);
     tcase_add_test(t, what_goes_past_the_daemon_is_no_mapping_of_its_kernel);
