@@ -165,15 +165,19 @@ int file_note_closed(struct cache *c, struct node *n, int fd, bool news)
 
 /* ---- all is here ---- */
 
-int file_complete(struct cache *c, struct node *n, int fd)
+int file_complete(struct cache *c, struct node *n, int fd, const struct checksum *sum)
 {
+    crash_point("complete-data");
     cache_lock(c); /* a busy file gets no other time meanwhile */
+    n->file->sum = *sum;
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                       timespec_of(n->file->clean_mtime_ns)};
     cache_unlock(c);
-    crash_point("complete-data");
-    if (futimens(fd, times) < 0)
-        return -errno;
+    int r = file_write_keys(c, n, fd);
+    if (r == 0 && futimens(fd, times) < 0)
+        r = -errno;
+    if (r < 0)
+        return r;
     crash_point("complete-mtime");
     return stamp_remove_ranges(fd);
 }

@@ -262,9 +262,12 @@ void files_note_exchanged(struct cache *c, struct node *const nodes[2]) REQUIRES
  * caller has given it (file_queue_locked()), and what else the close told of the file; without
  * such `news` nothing is written. 0 or a negative errno. Takes a stamp lock. */
 int file_note_closed(struct cache *c, struct node *n, int fd, bool news) EXCLUDES(cache_mutex);
-/* All ranges of a partial file that is claimed are here and right: its row up to the last step,
- * that it is clean. 0 or a negative errno. */
-int file_complete(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
+/* Row "complete" from step 2 on, of a partial file that is claimed and all ranges of which are
+ * here and right: 2 its checksum, as the caller found it, into the records; 3 its time; 4 no
+ * ranges. The caller then has it clean (file_completed_locked()). 0 or a negative errno. Takes
+ * a stamp lock. */
+int file_complete(struct cache *c, struct node *n, int fd, const struct checksum *sum)
+    EXCLUDES(cache_mutex);
 /* The stamp: what the store has first, then that nothing is owed. 0 or a negative errno. */
 int file_note_stored(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 

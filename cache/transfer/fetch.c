@@ -427,18 +427,20 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
     cache_unlock(c);
     if (!last)
         return 0;
-    int r = fetch_verify_complete(c, fetch, fd);
-    if (r == -EIO)
+    struct checksum sum = {0};
+    int r = fetch_verify_complete(c, fetch, fd, &sum);
+    bool damaged = r == -EIO;
+    if (damaged)
         damaged_before(c, fetch, fd, kept);
     if (r == 0)
-        r = file_complete(c, n, fd);
+        r = file_complete(c, n, fd, &sum);
     cache_lock(c);
     if (r == 0)
         file_completed_locked(f);
     else
         file_not_completed_locked(f);
     cache_unlock(c);
-    return r == -EIO && kept ? 0 : r; /* the store is asked for them now */
+    return damaged && kept ? 0 : r; /* the store is asked for them now */
 }
 
 /* What is here now; the range's sum where it was told in order, and whole. */

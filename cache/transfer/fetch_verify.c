@@ -89,7 +89,7 @@ static int fetch_verify(struct cache *c, struct node *n, int fd, uint64_t size,
     return r < 0 ? r : checksum_same(&found, &told) ? 0 : -EIO;
 }
 
-int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd)
+int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd, struct checksum *ret)
 {
     struct node *n = fetch->node;
     struct file *f = n->file;
@@ -106,9 +106,7 @@ int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd)
         sum = fetch->verified;
     else if (size > 0)
         r = fetch_verify(c, n, fd, size, &known, &sum);
-    cache_lock(c);
     if (r == 0)
-        f->sum = sum;
-    cache_unlock(c);
-    return r == 0 ? file_write_keys(c, n, fd) : r;
+        *ret = sum;
+    return r;
 }

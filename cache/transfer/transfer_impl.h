@@ -143,8 +143,10 @@ int fetch_source(struct cache *c, struct node *n, struct place *ret_at, char **r
 /* ---- fetch_verify.c ---- */
 /* Adds the file's first `size` bytes to the sum. 0 or a negative errno; -EIO: it is shorter. */
 int file_sum(int fd, uint64_t size, struct checksum *sum);
-/* Checks the complete file's sum, unless one verified read brought it. */
-int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd) EXCLUDES(cache_mutex);
+/* Compares the complete file's sum with what the store says, unless one verified read brought
+ * it. 0, with `*ret` for file_complete(); -EIO: it is damaged; or another negative errno. */
+int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd, struct checksum *ret)
+    EXCLUDES(cache_mutex);
 
 /* ---- intents.c ---- */
 extern const struct starter rename_starter;

@@ -21,8 +21,20 @@ static char trace[512]; /* "point: what `f` is then; " for each point that was p
 
 /* ---- what the disk has ---- */
 
+static bool record_has_sum(int fd)
+{
+    struct stamp_keys keys = {0};
+    const struct stamp_key *k =
+        stamp_read_keys(fd, &keys) == 0 ? stamp_keys_find(&keys, "f") : NULL;
+    bool has = k && k->sum.kind != CHECKSUM_NONE;
+
+    stamp_keys_release(&keys);
+    return has;
+}
+
 /* What the mirror has at "f": "-" nothing, else its size; "?" without a stamp, else the mode
- * (unless 644), W, A, and its number in the order; r of a partial file; x with xattrs. */
+ * (unless 644), W, A, and its number in the order; r of a partial file; x with xattrs; s with a
+ * checksum in its record. */
 static const char *on_disk(void)
 {
     static char text[64];
@@ -43,10 +55,11 @@ static const char *on_disk(void)
         (void)snprintf(seq, sizeof(seq), " #%u", (unsigned)a.seq);
     bool partial = stamp_read_ranges(fd, &present) == 0;
     ranges_clear(&present);
-    (void)snprintf(text, sizeof(text), "%u%s%s%s%s%s%s%s", (unsigned)st.st_size,
+    (void)snprintf(text, sizeof(text), "%u%s%s%s%s%s%s%s%s", (unsigned)st.st_size,
                    stamped ? "" : " ?", mode, a.flags & STAMP_WRITING ? " W" : "",
                    a.flags & STAMP_ATTR_DIRTY ? " A" : "", seq, partial ? " r" : "",
-                   stamp_read_xattrs(fd, &xattrs) == 0 && xattrs ? " x" : "");
+                   stamp_read_xattrs(fd, &xattrs) == 0 && xattrs ? " x" : "",
+                   record_has_sum(fd) ? " s" : "");
     return text;
 }
 
@@ -234,6 +247,29 @@ START_TEST(the_record_of_a_range_comes_last)
     file_note_damaged(fd);
     ck_assert_int_eq(stamp_read_ranges(fd, &present), 0);
     ck_assert_uint_eq(present.n, 0);
+    put(n);
+}
+END_TEST
+
+START_TEST(a_complete_file_has_its_checksum_before_it_counts)
+{
+    const struct checksum sum = {.kind = CHECKSUM_CRC32C, .value = 7};
+    struct stat st;
+    int fd;
+    struct node *n = held(5, &fd);
+
+    ck_assert_int_eq(file_write_arrived(fd, "bytes", 5, 0), 0);
+    cache_lock(c);
+    ck_assert(file_claim_locked(n->file));
+    cache_unlock(c);
+    ck_assert_int_eq(file_complete(c, n, fd, &sum), 0);
+    passed("complete-data: 5 r; complete-mtime: 5 r s; ");
+    ck_assert_str_eq(on_disk(), "5 s");
+    ck_assert_int_eq(fstat(fd, &st), 0);
+    ck_assert_int_eq(stat_mtime_ns(&st), T);
+    cache_lock(c);
+    file_completed_locked(n->file);
+    cache_unlock(c);
     put(n);
 }
 END_TEST
@@ -462,6 +498,7 @@ Suite *rows_suite(void)
     tcase_add_test(t, a_symlink_comes_with_target_and_stamp);
     tcase_add_loop_test(t, a_file_is_claimed_while_it_is_born, 0, 2);
     tcase_add_test(t, the_record_of_a_range_comes_last);
+    tcase_add_test(t, a_complete_file_has_its_checksum_before_it_counts);
     tcase_add_test(t, a_partial_file_is_emptied);
     tcase_add_test(t, a_complete_file_is_truncated);
     tcase_add_loop_test(t, a_refused_writer_takes_no_mark_of_another, 0, 2);
