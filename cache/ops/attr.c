@@ -152,10 +152,9 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
     if (r == 0 && (set & CACHE_SET_SIZE) && !h)
         r = version_need_locked(c, node, w);
     cache_unlock(c);
-    if (r == 0 && (set & CACHE_SET_SIZE) && st->st_size == 0 && h)
-        handle_begin_anew(c, h);
     if (r == 0 && (set & CACHE_SET_SIZE))
-        r = file_truncate(c, node, (uint64_t)st->st_size, w);
+        r = h && st->st_size == 0 ? file_empty_open(c, h, w)
+                                  : file_truncate(c, node, (uint64_t)st->st_size, w);
     if (r != 0)
         return r;
     cache_lock(c);

@@ -174,17 +174,19 @@ void handle_leave_locked(struct cache *c, struct handle *h)
 
 /* ---- half files ---- */
 
-void handle_begin_anew(struct cache *c, struct handle *h)
+bool handle_begin_anew(struct cache *c, struct handle *h)
 {
     struct file *f = h->node->file;
 
     cache_lock(c);
-    if (h->begins)
-        (void)file_unsay_whole_locked(f);
-    else
+    bool begins = !h->begins;
+    if (begins)
         file_begin_anew_locked(f);
+    else
+        (void)file_unsay_whole_locked(f);
     h->begins = true;
     cache_unlock(c);
+    return begins;
 }
 
 bool handle_end_begun_locked(struct handle *h)

@@ -183,8 +183,8 @@ enum file_fd handle_fd_of(const struct handle *h);
 /* ---- open.c ---- */
 /* Opens a file that the caller has just created: nothing to wait for. */
 int file_open_made(struct cache *c, struct node *n, int flags, struct handle **ret);
-/* The handle is about to make the content anew. */
-void handle_begin_anew(struct cache *c, struct handle *h) EXCLUDES(cache_mutex);
+/* The handle is about to make the content anew. Whether it was not doing that before. */
+bool handle_begin_anew(struct cache *c, struct handle *h) EXCLUDES(cache_mutex);
 /* -ESTALE: a name of the node leads to another version, or to none, by now. */
 int node_is_replaced_locked(struct node *n) REQUIRES(cache_mutex);
 /* Whether the disk must have what the handle writes before the write is answered. The kernel
@@ -245,6 +245,9 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
 /* Truncates to 0 and opens; the handle counts as a beginner from before that. */
 int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
                        struct handle **ret) EXCLUDES(cache_mutex);
+/* The same through an open handle, which is a beginner from before that, too, and is none when
+ * nothing came of it. */
+int file_empty_open(struct cache *c, struct handle *h, struct waiter *w) EXCLUDES(cache_mutex);
 
 /* ---- unlink.c ---- */
 /* Makes sure that the file's owner is known, or parks: in a sticky directory the kernel judges

@@ -18,6 +18,19 @@ static bool queue_truncated_locked(struct cache *c, struct node *n, int r) REQUI
     return true;
 }
 
+/* The content is not made anew after all: the disk may say so already. */
+static void not_begun(struct cache *c, struct node *n)
+{
+    struct file *f = n->file;
+
+    cache_lock(c);
+    file_end_anew_locked(f);
+    bool noted = !f->beginners && (f->noted & STAMP_BEGUN);
+    cache_unlock(c);
+    if (noted)
+        (void)node_save_stamp(c, n);
+}
+
 int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter *w,
                        struct handle **ret)
 {
@@ -30,11 +43,11 @@ int file_truncate_anew(struct cache *c, struct node *n, int flags, struct waiter
     bool emptied = r == 0;
     if (r == 0)
         r = handle_open_file(c, n, flags, ret);
+    if (r != 0)
+        not_begun(c, n);
     cache_lock(c);
     if (r == 0)
         (*ret)->begins = true;
-    else
-        file_end_anew_locked(f);
     if (r < 0) /* no close will do it */
         (void)queue_truncated_locked(c, n, emptied ? 0 : r);
     cache_unlock(c);
@@ -105,4 +118,24 @@ int file_truncate(struct cache *c, struct node *n, uint64_t size, struct waiter 
     cache_unlock(c);
     int placed = file_note_truncated(c, n, closed);
     return r != 0 ? r : placed;
+}
+
+int file_empty_open(struct cache *c, struct handle *h, struct waiter *w)
+{
+    struct node *n = h->node;
+
+    cache_lock(c);
+    uint64_t writes = n->file->writes;
+    cache_unlock(c);
+    bool begins = handle_begin_anew(c, h);
+    int r = file_truncate(c, n, 0, w);
+    cache_lock(c);
+    /* It may have been emptied all the same, by this or by another thread. */
+    bool undone = r != 0 && begins && h->begins && n->file->writes == writes;
+    if (undone)
+        h->begins = false;
+    cache_unlock(c);
+    if (undone)
+        not_begun(c, n);
+    return r;
 }

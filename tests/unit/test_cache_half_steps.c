@@ -1,6 +1,7 @@
 /* cache/: a change whose n-th step on the cache's disk fails: it is made as a whole or not at
  * all, and what is owed to the store stays owed. Some system calls that change the mirror are
  * ours, so that one of them can fail. */
+#include "cache/mirror/stamp.h"
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -67,7 +68,7 @@ int ftruncate(int fd, off_t size)
 {
     struct stat st;
 
-    if (fstat(fd, &st) < 0 || syscall(SYS_ftruncate, fd, size) < 0)
+    if (step_fails() || fstat(fd, &st) < 0 || syscall(SYS_ftruncate, fd, size) < 0)
         return -1;
     const struct timespec times[2] = {st.st_atim, st.st_mtim};
     return clock_stands ? futimens(fd, times) : 0;
@@ -434,6 +435,65 @@ START_TEST(a_truncate_that_fails)
 }
 END_TEST
 
+/* As ftruncate(fd, 0). */
+static int empty(struct handle *h)
+{
+    struct waiter w = {0}; /* nothing is waited for */
+    struct stat st = {0};
+    struct node *n = NULL;
+    struct op op;
+
+    op_init(&op, NS_PER_SEC);
+    ck_assert_int_eq(cache_walk(d.cache, "f", &op, &n), 0);
+    int r = cache_setattr(d.cache, n, h, CACHE_SET_SIZE, &w, &st);
+    cache_forget(d.cache, n, 1);
+    return r;
+}
+
+static bool is_begun_on_disk(void)
+{
+    struct stamp_attrs a = {0};
+    char path[96];
+
+    (void)snprintf(path, sizeof(path), "%s/mirror/f", d.dir);
+    auto_close int fd = open(path, O_RDONLY);
+    ck_assert_int_eq(stamp_read_attrs(fd, &a), 0);
+    return a.flags & STAMP_BEGUN;
+}
+
+/* What is still there of an open file that could not be emptied is as whole as it was: it goes
+ * up, and no kill keeps it aside. */
+START_TEST(an_open_file_that_can_not_be_emptied_stays_whole)
+{
+    struct handle *h = NULL;
+    bool failed = true;
+    struct stat st;
+
+    for (unsigned n = 1; failed; n++) {
+        ck_assert_uint_lt(n, 50);
+        driven_init_like_s3(&d, NULL);
+        d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
+        driven_mount(&d);
+        _i ? new_here() : clean();
+        ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
+        step.err = EIO;
+        step.failed = false;
+        step.left = n;
+        int r = empty(h);
+        step.left = 0;
+        failed = step.failed;
+        ck_assert_int_eq(r, failed ? -EIO : 0);
+        ck_assert_int_eq(driven_stat(&d, "f", &st), 0);
+        ck_assert_int_eq(is_begun_on_disk(), st.st_size == 0);
+        ck_assert_int_eq(driven_chmod(&d, "f", 0600), 0);
+        ck_assert_int_eq(is_begun_on_disk(), st.st_size == 0);
+        ck_assert_int_eq(driven_flush(&d), st.st_size ? 0 : -ETXTBSY);
+        ck_assert_int_eq(driven_close(&d, h), 0);
+        driven_release(&d);
+    }
+}
+END_TEST
+
 /* ---- records ---- */
 
 #define NAMES 60 /* more than there is room for */
@@ -517,6 +577,7 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, a_step_that_fails, 0, ARRAY_SIZE(t));
     tcase_add_loop_test(c, a_truncate_that_fails, 0, ARRAY_SIZE(truncates));
+    tcase_add_loop_test(c, an_open_file_that_can_not_be_emptied_stays_whole, 0, 2);
     tcase_add_test(c, records_that_can_not_be_written);
     tcase_add_test(c, a_link_of_a_file_without_all_records);
     suite_add_tcase(s, c);
