@@ -48,6 +48,7 @@ static void swap_files_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
         entry_got_other_file_locked(
             e,
             etag_known(&e->etag) || upload_runs_at_locked(c, place_of_path(paths[i]), false));
+        upload_forget_unnoted_locked(e->node);
         file_renamed_locked(c, e->node);
         file_mark_dirty_locked(c, e->node, true);
         if (e->node->file->write_handles == 0)

@@ -34,6 +34,7 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
     bool uploading = n->file && n->file->debt.running;
     if (uploading)
         atomic_store(&n->file->changed, true);
+    upload_forget_unnoted_locked(n);
     for (struct entry *e = n->links; e; e = e->next_link) {
         /* A directory takes along what an upload put, or may have put, under the old path. */
         if (q->moved->dir && node_is_below(e->parent, q->moved))
@@ -223,6 +224,7 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
         over->nlink--;
         if (over->file && over->file->debt.running)
             atomic_store(&over->file->changed, true);
+        upload_forget_unnoted_locked(over);
         const struct place at = place_of_path(m->to_path);
         if (over->file && !name_shares_place(m->to, over, at))
             stamp_keys_remove(&over->file->keys, at.key);

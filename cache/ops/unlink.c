@@ -108,6 +108,7 @@ static void unlink_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mu
     n->ctime_ns = clock_real_ns();
     if (n->file && n->file->debt.running)
         atomic_store(&n->file->changed, true);
+    upload_forget_unnoted_locked(n);
     bool lives = n->links->next_link != NULL;
     entry_remove_locked(c, m->entry);
     if (lives && n->file)

@@ -37,8 +37,8 @@ static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(
 {
     struct node *n = tree_find(c, i->from, NULL);
 
-    if (n && n->file && n->file->unnoted)
-        upload_forget(take_ptr(n->file->unnoted));
+    if (n)
+        upload_forget_unnoted_locked(n);
 }
 
 /* The version at the store that an intention means is not the one that is there. Its own later

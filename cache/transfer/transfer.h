@@ -79,8 +79,12 @@ bool space_for_passthrough_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Tells log and status that the disk itself had no room for a write. */
 void space_disk_full_locked(struct cache *c) REQUIRES(cache_mutex);
 
-/* ---- upload.c ---- */
-/* Frees a job that only had to be noted: nobody will. Accepts NULL. */
+/* ---- unnoted.c ---- */
+/* Frees a job, perhaps one that only had to be noted: nobody will. Accepts NULL. */
 void upload_forget(struct job *j);
+/* What was sent of the node and could not be noted is sent again: a name of it comes, goes or
+ * moves, so that a removal may take what the store has before the name is back, or one just
+ * did. Accepts a node without a file. */
+void upload_forget_unnoted_locked(struct node *n) REQUIRES(cache_mutex);
 
 #endif

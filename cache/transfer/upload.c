@@ -471,21 +471,6 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
               why);
 }
 
-static void job_free(struct job *j)
-{
-    object_release(&j->object);
-    attrs_release(&j->attrs);
-    free(j->etag);
-    free(j->path);
-    free(j);
-}
-
-void upload_forget(struct job *j)
-{
-    if (j)
-        job_free(j);
-}
-
 /* The file owes no attributes any more. If it is not there by now, its stamp went with it.
  * Gives the node back, which counts as a task. */
 static void stamp_dropped(struct cache *c, struct node *n)
@@ -538,10 +523,10 @@ static void finish(struct job *j, int r, const char *why)
     waitq_wake_locked(c, &n->file->upload_waiters, 0);
     if (j->fd >= 0)
         file_put_fd_locked(c, n->file, FD_READ);
-    if (r < 0 && j->sent)
+    if (r < 0 && j->sent && upload_entry_at(j))
         n->file->unnoted = j;
-    else
-        job_free(j);
+    else /* with its name it lost what says that the store still has it */
+        upload_forget(j);
     file_lru_add_locked(c, n->file);
     upload_ended_locked(c);
     if (!dropped)
@@ -660,30 +645,14 @@ static struct job *job_new_locked(struct cache *c, struct node *n, const char *p
     j->at = place_of_path(j->path);
     if (j->path)
         return j;
-    job_free(j);
+    upload_forget(j);
     return NULL;
-}
-
-/* The job of an attempt that only has to be noted: the name and the file are what they were. */
-static struct job *job_unnoted_locked(struct node *n, const char *path) REQUIRES(cache_mutex)
-{
-    struct job *j = take_ptr(n->file->unnoted);
-
-    if (!j)
-        return NULL;
-    if (strcmp(j->path, path) != 0 || j->generation != n->file->generation) {
-        job_free(j);
-        return NULL;
-    }
-    j->fd = -1;
-    atomic_store(&j->disk_error, 0);
-    return j;
 }
 
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool looks, bool own)
 {
     auto_free char *own_path = path;
-    struct job *j = job_unnoted_locked(n, path);
+    struct job *j = upload_take_unnoted_locked(n, path);
 
     cache_assert_locked(c);
     if (!j && !(j = job_new_locked(c, n, path)))

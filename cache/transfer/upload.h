@@ -127,6 +127,11 @@ int source_still_same(struct job *j);
  * is no matter. 0, CHANGED or another error. */
 int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 
+/* ---- unnoted.c ---- */
+/* The job of an attempt that only has to be noted, or NULL: the name and the file are what they
+ * were. The caller has it to run, or to forget. */
+struct job *upload_take_unnoted_locked(struct node *n, const char *path) REQUIRES(cache_mutex);
+
 /* ---- upload.c ---- */
 /* Whether somebody could change the file since the look without its mtime or size telling. */
 bool upload_is_unproven_locked(const struct job *j) REQUIRES(cache_mutex);

@@ -127,7 +127,7 @@ static void take_the_journals_writes(void)
 static struct {
     atomic_bool waits;        /* what would change "new" is not sent on before this is false */
     atomic_bool then_full;    /* when the store has done it the journal's disk is full */
-    atomic_bool refuses;      /* "first" */
+    atomic_bool refuses;      /* "first" and "unsent" */
     atomic_uint puts, copies; /* of "new" that the store took */
     atomic_uint removes;      /* of "old" */
     atomic_uint begun;        /* uploads in parts of "new" */
@@ -167,8 +167,9 @@ static int64_t around(struct layer *l, struct call *c)
     (void)l;
     if (changes_new(c))
         return pass_new(c);
-    if (c->kind == CALL_PUT && strcmp(c->key, "first") == 0 && atomic_load(&store.refuses))
-        return op_fail(c->op, -EIO, "put first: refused");
+    if (c->kind == CALL_PUT && atomic_load(&store.refuses) &&
+        (strcmp(c->key, "first") == 0 || strcmp(c->key, "unsent") == 0))
+        return op_fail(c->op, -EIO, "put %s: refused", c->key);
     if (c->kind == CALL_REMOVE && strcmp(c->keys[0], "old") == 0)
         atomic_fetch_add(&store.removes, 1);
     int64_t r = call_next(c);
@@ -218,6 +219,21 @@ static int find_full(void *arg, const struct cache_pending *p)
 
     *found |= strcmp(to, "new") == 0 && p->error && strstr(p->error, "No space left");
     return 0;
+}
+
+static int find_no_room(void *arg, const struct cache_pending *p)
+{
+    *(bool *)arg |= p->error && strstr(p->error, "No space left");
+    return 0;
+}
+
+/* Of a file with several names the error is that of the last attempt, to any of them. */
+static bool last_attempt_found_no_room(void)
+{
+    bool found = false;
+
+    (void)cache_each_pending(d.cache, find_no_room, &found);
+    return found;
 }
 
 /* "first" fails as well, so that the cache's last error is its, or that of "new". */
@@ -318,6 +334,52 @@ START_TEST(a_row_that_can_not_go)
     ck_assert(!is_stored("old"));
     driven_unmount(&d);
     driven_mount(&d);
+    driven_shows(&d, "new", "two");
+}
+END_TEST
+
+/* The store took "new", whose row of an older removal could not go; only a flush sends
+ * anything, and removals wait for "first". */
+static void new_is_sent_and_not_noted(const char *other_name)
+{
+    struct op op;
+
+    driven_init(&d, around);
+    d.config.retry_ns = 500 * NS_PER_MS; /* the name has left by then */
+    d.config.settle_ns = 60 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "new", "one", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&store.refuses, true);
+    driven_put(&d, "first", "first", 5);
+    ck_assert_int_eq(driven_unlink(&d, "new"), 0);
+    atomic_store(&store.then_full, true);
+    driven_put(&d, "new", "two", 3);
+    if (other_name)
+        ck_assert_int_eq(driven_link(&d, "new", other_name), 0);
+    op_init(&op, 1 * NS_PER_SEC);
+    ck_assert_int_lt(cache_flush_path(d.cache, "", 0, &op, NULL, NULL), 0);
+    DRIVEN_WAIT(last_attempt_found_no_room());
+    driven_stores(&d, "new", "two");
+    disk_works();
+    atomic_store(&store.then_full, false);
+}
+
+/* The name leaves its path and has it again. In between the store loses what it was sent, as
+ * the removal that waited means that, too. The second time another name of the file comes. */
+START_TEST(what_was_not_noted_is_sent_again_to_a_name_that_came_back)
+{
+    new_is_sent_and_not_noted(_i ? "unsent" : NULL);
+    if (_i)
+        ck_assert_int_eq(driven_unlink(&d, "new"), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, "new", "unsent"), 0);
+    atomic_store(&store.refuses, false);
+    DRIVEN_WAIT(!is_stored("new"));
+    ck_assert_int_eq(driven_rename(&d, "unsent", "new"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "new", "two");
+    driven_mount_afresh(&d);
     driven_shows(&d, "new", "two");
 }
 END_TEST
@@ -586,6 +648,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_session_without_a_row);
     tcase_add_test(t, a_row_that_can_not_go);
+    tcase_add_loop_test(t, what_was_not_noted_is_sent_again_to_a_name_that_came_back, 0, 2);
     tcase_add_test(t, what_changed_since_is_sent);
     tcase_add_test(t, an_open_file_that_can_not_be_synced);
     tcase_add_test(t, a_delete_that_can_not_be_noted);
