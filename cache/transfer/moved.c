@@ -43,7 +43,9 @@ static bool gather(void *arg, struct intent *i) REQUIRES(cache_mutex)
     if (!removal_is_of_only_copy_locked(g->cache, i))
         return false;
     struct node *n = removal_moved_file_locked(g->cache, i)->node;
-    if (node_name_at(n, place_of_path(i->from))) /* it is back: it goes there itself */
+    /* It is back: what goes there is it. A name whose place that is, and whose path is another
+     * one, goes elsewhere. */
+    if (node_name_lying_at_locked(g->cache, n, i->from))
         return false;
     char *to = node_path(n);
     if (!to || array_grow(m->v, m->cap, m->n + 1)) {

@@ -261,6 +261,10 @@ bool space_is_full_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Whether the store has the file under each name that is left: what was owed went with the name
  * that owed it, or nothing was. Unless it changed since it was looked at. */
 bool upload_is_done_locked(const struct node *n) REQUIRES(cache_mutex);
+/* The node's name that has the path now, and to which belongs what lies at its place; NULL:
+ * there is none, or what lies there is to follow another name. The tree must be held still. */
+struct entry *node_name_lying_at_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex);
 /* Begins the upload of one of the node's names; `path` is taken over. `looks`: nothing is owed,
  * and it is only looked at. `own`: the caller is an uploader that ends its own, and goes on
  * with this one. */

@@ -73,14 +73,19 @@ static bool lies_there(struct cache *c, struct entry *e, const char *path) REQUI
            strcmp(after, path) == 0;
 }
 
-struct entry *upload_entry_at(const struct job *j)
+struct entry *node_name_lying_at_locked(struct cache *c, struct node *n, const char *path)
 {
-    for (struct entry *e = j->node->links; e; e = e->next_link) {
+    for (struct entry *e = n->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
-        if (now && strcmp(now, j->path) == 0)
-            return lies_there(j->cache, e, j->path) ? e : NULL;
+        if (now && strcmp(now, path) == 0)
+            return lies_there(c, e, path) ? e : NULL;
     }
     return NULL;
+}
+
+struct entry *upload_entry_at(const struct job *j)
+{
+    return node_name_lying_at_locked(j->cache, j->node, j->path);
 }
 
 /* The disk says that the upload is owed before a byte leaves: else, after a crash, the store

@@ -36,6 +36,9 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -ENOSPC, "the store is full");
     if (puts && atomic_load(&leaf->no_puts))
         return op_fail(c->op, -EHOSTUNREACH, "the store takes nothing");
+    bool moves = c->kind == CALL_COPY || c->kind == CALL_RENAME;
+    if (moves && atomic_load(&leaf->no_moves))
+        return op_fail(c->op, -EHOSTUNREACH, "the store moves nothing");
     if (c->kind == CALL_REMOVE && atomic_load(&leaf->refuses))
         return op_fail(c->op, atomic_load(&leaf->refuses), "the store refuses");
     if (c->kind == CALL_RMDIR) {

@@ -31,6 +31,7 @@ struct routed_leaf_store {
     atomic_bool hung;          /* none gets an answer for as long */
     atomic_bool full;          /* each that puts something is told that there is no room */
     atomic_bool no_puts;       /* each that puts something fails */
+    atomic_bool no_moves;      /* each that renames or copies something fails */
     atomic_int refuses;        /* an error that each removal gets, 0: none */
     atomic_bool no_conditions; /* each conditional put is refused as not known */
     _Atomic(const char *) refused_key; /* that it puts never */

@@ -22,7 +22,8 @@ enum again {
 };
 
 static atomic_uint changed, changed_too_early;
-static atomic_bool no_syncs; /* the cache's disk syncs nothing */
+static const char *_Atomic left_as; /* what the file is called meanwhile */
+static atomic_bool no_syncs;        /* the cache's disk syncs nothing */
 
 int fsync(int fd)
 {
@@ -65,7 +66,7 @@ static void watch_old_key(unsigned leaf, const struct call *c)
     if (leaf != 0 || !concerns(c, "a/d/f"))
         return;
     atomic_fetch_add(&changed, 1);
-    if (!is_durable("b/f"))
+    if (!is_durable(atomic_load(&left_as)))
         atomic_fetch_add(&changed_too_early, 1);
 }
 
@@ -92,9 +93,11 @@ static void leave_for_a_store_that_takes_nothing(enum routed_kind kind)
     ck_assert_int_eq(driven_mkdir(&w.d, "a/e"), 0);
     ck_assert_int_eq(driven_mkdir(&w.d, "b"), 0);
     put("a/d/f", "only copy");
+    put("a/d/g", "beside it");
     put("a/e/f", "brought");
     put("a/g", "renamed");
     ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&left_as, "b/f");
     atomic_store(&changed, 0);
     atomic_store(&changed_too_early, 0);
     atomic_store(&w.watch, watch_old_key);
@@ -111,6 +114,7 @@ static void use_old_name_again(enum again how)
         ck_assert_int_eq(driven_rename(&w.d, "a/g", "a/d/f"), 0);
         break;
     case BROUGHT_BY_A_DIRECTORY:
+        ck_assert_int_eq(driven_unlink(&w.d, "a/d/g"), 0);
         ck_assert_int_eq(driven_rmdir(&w.d, "a/d"), 0);
         ck_assert_int_eq(driven_rename(&w.d, "a/e", "a/d"), 0);
         break;
@@ -158,6 +162,33 @@ START_TEST(what_left_its_store_is_durable_before_its_old_key_changes)
     driven_shows(&w.d, "b/f", "only copy");
     ck_assert_int_eq(driven_flush(&w.d), 0);
     routed_stores(&w, 1, "b/f", "only copy");
+}
+END_TEST
+
+/* It comes back to where its directory went. It would be taken along to its new name, but for
+ * the removal, which still says that the store is to lose it: no upload of it goes to the old
+ * key. */
+START_TEST(what_came_back_beside_its_old_key_is_durable_before_that_changes)
+{
+    leave_for_a_store_that_takes_nothing((enum routed_kind)_i);
+    ck_assert_int_eq(driven_rename(&w.d, "a/d/f", "b/f"), 0);
+    atomic_store(&w.leaves[0].no_moves, true);
+    ck_assert_int_eq(driven_rename(&w.d, "a/d", "a/x"), 0);
+    ck_assert_int_eq(driven_rename(&w.d, "b/f", "a/x/f"), 0);
+    atomic_store(&left_as, "a/x/f");
+    ck_assert_int_eq(driven_mkdir(&w.d, "a/d"), 0);
+    ck_assert_int_eq(driven_mkdir(&w.d, "a/d/f"), 0);
+    DRIVEN_WAIT(!old_key_holds("only copy"));
+    ck_assert_uint_gt(atomic_load(&changed), 0);
+    ck_assert_uint_eq(atomic_load(&changed_too_early), 0);
+    driven_unmount(&w.d);
+    another_boot(); /* the power was lost */
+    atomic_store(&w.leaves[0].no_moves, false);
+    atomic_store(&w.leaves[1].no_puts, false);
+    driven_mount(&w.d);
+    driven_shows(&w.d, "a/x/f", "only copy");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    routed_stores(&w, 0, "a/x/f", "only copy");
 }
 END_TEST
 
@@ -291,6 +322,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, what_left_its_store_is_durable_before_its_old_key_changes, 0,
                         ROUTED_KINDS * AGAINS);
+    tcase_add_loop_test(t, what_came_back_beside_its_old_key_is_durable_before_that_changes, 0,
+                        ROUTED_KINDS);
     tcase_add_loop_test(t, an_old_key_stays_as_long_as_the_disk_syncs_nothing, 0,
                         ROUTED_KINDS * REMOVED_ANEW);
     tcase_add_test(t, files_that_change_places_over_their_stores_all_arrive);
