@@ -250,6 +250,19 @@ static char *entry_version_locked(struct entry *e, const char *path) REQUIRES(ca
     return any ? strdup(STAMP_ANY_VERSION) : NULL;
 }
 
+/* Whether the record at the name's own place stays as it is: what lies there belongs to another
+ * name of the file, until a rename takes it along. That name may replace the version in the
+ * record and no other; the one that comes replaces nothing there (`etag` NULL), or what cannot
+ * be told yet. */
+static bool record_is_of_other_locked(struct node *n, struct place at, const char *etag)
+    REQUIRES(cache_mutex)
+{
+    const struct stamp_key *k = n->file ? stamp_keys_find(&n->file->keys, at.key) : NULL;
+    bool known = k && strcmp(k->etag, STAMP_ANY_VERSION) != 0;
+
+    return (known || !etag) && name_shares_place(NULL, n, at);
+}
+
 /* As long as a rename is to bring what the name had, a mount looks for it where the store still
  * has it; and then under the name itself, in a version that can't be told yet. */
 void name_expect(struct cache *c, struct node *n, const char *mirror_path, struct node *dir,
@@ -263,18 +276,16 @@ void name_expect(struct cache *c, struct node *n, const char *mirror_path, struc
     cache_lock(c);
     auto_free char *etag = entry_version_locked(e, path);
     auto_place struct place at = e ? entry_place(e) : child_place(dir, name);
-    /* Nothing is replaced: the record is of another name, to which belongs what lies there. */
-    bool others = !etag && name_shares_place(NULL, n, place_of_path(path));
+    bool others = record_is_of_other_locked(n, place_of_path(path), etag);
     cache_unlock(c);
-    if (others)
-        return;
     auto_close int fd = mirror_open_path(&c->mirror, mirror_path, O_RDONLY);
     if (fd < 0 || !place_known(at))
         return;
     bool comes = etag && !place_same(at, place_of_path(path));
     if (comes)
         file_expect(c, n, fd, at, etag);
-    file_expect(c, n, fd, place_of_path(path), comes ? STAMP_ANY_VERSION : etag);
+    if (!others)
+        file_expect(c, n, fd, place_of_path(path), comes ? STAMP_ANY_VERSION : etag);
 }
 
 /* This comes before the file has the name: a mount that finds it there must know what it is to

@@ -461,6 +461,52 @@ START_TEST(both_are_known_after_a_kill_when_one_took_the_path_of_the_other)
 }
 END_TEST
 
+static bool lies_somewhere(const char *text)
+{
+    static const char *const keys[] = {"d/a", "f/a"};
+    char buf[64];
+    bool found = false;
+
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+        ssize_t n = driven_stored(&d, keys[i], buf, sizeof(buf));
+        found |= n == (ssize_t)strlen(text) && memcmp(buf, text, (size_t)n) == 0;
+    }
+    return found;
+}
+
+/* The same over a file that a rename is to bring there: what the name that has moved on is to
+ * replace stays known. After the kill the next mount removes no other version for it. (Where a
+ * rename is a copy, that of `y` replaces what lies at `d/a`, whoever put it.) */
+START_TEST(what_the_other_is_to_replace_is_known_after_a_kill)
+{
+    struct cache_stats s;
+
+    driven_init(&d, while_away);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    driven_put(&d, "d/a", "1", 1);
+    driven_put(&d, "y", "y", 1);
+    ck_assert_int_eq(driven_link(&d, "d/a", "x"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&away, true);
+    driven_put(&d, "d/a", "2", 1);
+    ck_assert_int_eq(driven_rename(&d, "d", "f"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_rename(&d, "y", "d/a"), 0);
+    ck_assert_int_eq(driven_rename(&d, "x", "d/a"), 0);
+    driven_unmount(&d);
+    atomic_store(&away, false);
+    driven_store(&d, "d/a", "theirs", 6);
+    driven_mount(&d);
+    (void)driven_flush(&d);
+    (void)driven_flush(&d);
+    cache_get_stats(d.cache, &s);
+    ck_assert(lies_somewhere("theirs"));
+    ck_assert_uint_eq(s.kept_files, 1);
+    driven_release(&d);
+}
+END_TEST
+
 /* Two renames of what another node has removed meanwhile, the second below the directory that
  * took its old name, which is renamed as well. What is uploaded then lies where it is called.
  */
@@ -511,6 +557,7 @@ int main(void)
                         4 * ARRAY_SIZE(turns));
     tcase_add_loop_test(t, both_are_known_after_a_kill_when_one_took_the_path_of_the_other, 0,
                         2);
+    tcase_add_test(t, what_the_other_is_to_replace_is_known_after_a_kill);
     tcase_add_loop_test(t, what_is_gone_at_the_store_lies_nowhere_else, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
