@@ -16,20 +16,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The place of the name as the records have it; owned, none without memory. */
-static struct place recorded_as(struct cache *c, const char *path) REQUIRES(cache_mutex)
+/* The place of the name as the records have it; owned, none without memory. `*ret_later`: what
+ * a rename is to take away from there is not the name's, which was made later. */
+static struct place recorded_as(struct cache *c, const char *path, bool *ret_later)
+    REQUIRES(cache_mutex)
 {
+    *ret_later = false;
     if (c->queue->renames == 0)
         return place_dup(place_of_path(path));
-    return recover_place_before(c, row_last(c), path);
+    return recover_place_before(c, row_last(c), path, ret_later);
 }
 
+/* The record of what the store has at the place of a name that was made later is of the other
+ * name of the file, which left it: nothing was stored there since. */
 static struct stamp_key *key_of(struct cache *c, struct file *f, const char *path)
     REQUIRES(cache_mutex)
 {
-    auto_place struct place at = recorded_as(c, path);
+    bool later;
+    auto_place struct place at = recorded_as(c, path, &later);
+    struct stamp_key *k = place_known(at) ? stamp_keys_find(&f->keys, at.key) : NULL;
 
-    return place_known(at) ? stamp_keys_find(&f->keys, at.key) : NULL;
+    return k && later && !stamp_key_is_expected(k) ? NULL : k;
 }
 
 /* Whether an upload is to replace something that pending renames bring, though its record is
@@ -157,7 +164,8 @@ static bool stored_without_record(const struct node *n, const struct stamp_attrs
  * may be stored nevertheless. The next mount is told; where it can't be, this one knows. */
 static void expect_any(struct cache *c, struct file *f, const char *path) REQUIRES(cache_mutex)
 {
-    auto_place struct place at = recorded_as(c, path);
+    bool later;
+    auto_place struct place at = recorded_as(c, path, &later);
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
     bool all = true;
 

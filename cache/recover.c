@@ -162,14 +162,16 @@ static int redo_newest(struct cache *c) REQUIRES(cache_mutex)
     return last ? owe_parent(c, last->from) : 0;
 }
 
-struct place recover_place_before(struct cache *c, struct intent *last, const char *path)
+struct place recover_place_before(struct cache *c, struct intent *last, const char *path,
+                                  bool *ret_later)
 {
     char *at = strdup(path);
+    bool later = false;
 
     cache_assert_locked(c);
-    for (struct intent *i = last; at && i; i = row_prev(i))
-        if (intent_backward(i, &at) == INTENT_LEFT)
-            break;
+    for (struct intent *i = last; at && i && !later; i = row_prev(i))
+        later = intent_backward(i, &at) == INTENT_LEFT;
+    *ret_later = later;
     return place_own_path(at);
 }
 
@@ -183,7 +185,8 @@ static int apply_renames(struct cache *c) REQUIRES(cache_mutex)
         if (!intent_is_rename(i))
             continue;
         auto_free char *at = intent_path_after(row_next(i), i->to);
-        auto_place struct place from = recover_place_before(c, row_prev(i), i->from);
+        bool later;
+        auto_place struct place from = recover_place_before(c, row_prev(i), i->from, &later);
         struct entry *e = NULL;
         if (!at || !place_known(from))
             return -ENOMEM;

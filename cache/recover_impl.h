@@ -48,9 +48,9 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
 
 /* ---- recover.c ---- */
 /* The place that the thing at `path` had before the renames up to `last`; owned, none without
- * memory. A thing that a rename moved away from there is another one: this one was made later.
- */
-struct place recover_place_before(struct cache *c, struct intent *last, const char *path)
-    REQUIRES(cache_mutex);
+ * memory. A thing that a rename moved away from there is another one: this one was made later,
+ * and *ret_later says so. */
+struct place recover_place_before(struct cache *c, struct intent *last, const char *path,
+                                  bool *ret_later) REQUIRES(cache_mutex);
 
 #endif

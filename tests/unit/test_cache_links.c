@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,9 +101,21 @@ static void check_names(struct driven *d, const struct progress *p)
     }
 }
 
-static bool killed_at(struct driven *d, struct progress *p, const char *at)
+/* Whether the child was killed; else it ended well. */
+static bool was_killed(pid_t pid, const char *at)
 {
     int status = 0;
+
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return false;
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: status %x", at,
+                  status);
+    return true;
+}
+
+static bool killed_at(struct driven *d, struct progress *p, const char *at)
+{
     pid_t pid = fork();
 
     ck_assert_int_ge(pid, 0);
@@ -109,12 +123,7 @@ static bool killed_at(struct driven *d, struct progress *p, const char *at)
         crash_arm(at);
         work(d, p);
     }
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return false;
-    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "%s: status %x", at,
-                  status);
-    return true;
+    return was_killed(pid, at);
 }
 
 static const char *const points[] = {
@@ -154,6 +163,57 @@ START_TEST(killed_with_many_names)
 }
 END_TEST
 
+static atomic_bool moves_nothing; /* the store */
+
+static int64_t around_moves(struct layer *l, struct call *c)
+{
+    (void)l;
+    return c->kind == CALL_RENAME && atomic_load(&moves_nothing)
+               ? op_fail(c->op, -EIO, "rename %s: refused", c->key)
+               : call_next(c);
+}
+
+/* `f/a` is in the store, still as `d/a`, and gets a second name there. */
+static _Noreturn void link_to_its_place(struct driven *d)
+{
+    driven_mount(d);
+    atomic_store(&moves_nothing, true);
+    crash_arm("link-made");
+    if (driven_rename(d, "d", "f") != 0 || driven_mkdir(d, "d") != 0 ||
+        driven_link(d, "f/a", "d/a") != 0)
+        _exit(1);
+    _exit(0);
+}
+
+/* What the store has there is of the first name. */
+START_TEST(killed_with_a_name_at_the_place_of_the_other)
+{
+    struct driven d;
+    struct stat st;
+
+    driven_init_folder(&d, around_moves, 1 << 20);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    driven_put(&d, "d/a", "1", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0)
+        link_to_its_place(&d);
+    (void)was_killed(pid, "link-made");
+    d.config.attr_timeout_ns = d.config.list_timeout_ns = 3600 * NS_PER_SEC;
+    atomic_store(&moves_nothing, true);
+    driven_mount(&d);
+    (void)driven_stat(&d, "d/a", &st); /* from now on the store is not asked for it */
+    atomic_store(&moves_nothing, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f/a", "1");
+    driven_stores(&d, "d/a", driven_stat(&d, "d/a", &st) == 0 ? "1" : NULL);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_links");
@@ -161,6 +221,7 @@ int main(void)
 
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, killed_with_many_names, 0, ARRAY_SIZE(points));
+    tcase_add_test(t, killed_with_a_name_at_the_place_of_the_other);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
