@@ -4,6 +4,7 @@
  * dirty or intended, and parks until something has reached the store. */
 #include "cache/ops/ops_impl.h"
 
+#include "cache/tree/children.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -217,17 +218,52 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 
 /* ---- directories ---- */
 
+/* It is owed also when names stand for it that do not come by themselves, or may fail. */
+static void look_at_marker(struct look *l, struct node *n) REQUIRES(cache_mutex)
+{
+    struct dir *d = n->dir;
+
+    if (!d->new_here || n->named_seq > l->waiter->seq)
+        return;
+    auto_free char *path = node_path(n);
+    if (!path || path_is_staged_dir(l->cache, path))
+        return;
+    if (!debt_is_queued(&d->debt)) {
+        dir_queue_locked(l->cache, n);
+        debt_set_due(&d->debt, 0);
+    }
+    if (!debt_is_queued(&d->debt)) /* no store has directories there */
+        return;
+    owed(l, &d->debt, false);
+    debt_want(&d->debt, true);
+}
+
+/* Those that are owed no more, since names in them were to stand for them. */
+static void look_at_new_dirs(struct look *l, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    look_at_marker(l, dir);
+    if (children_count(dir->dir->children) == dir->dir->files)
+        return;
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        if (e->node->dir)
+            look_at_marker(l, e->node);
+    }
+}
+
 static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     for (struct debt *d = l->cache->queue->owed[DEBT_DIR].first; d; d = d->next) {
         struct node *n = debt_dir(d);
-        bool concerns = n == dir || (n->links && n->links->parent == dir);
-        if (!concerns || !n->dir->new_here || n->named_seq > l->waiter->seq)
-            continue;
-        auto_free char *path = node_path(n);
-        if (path && !path_is_staged_dir(l->cache, path))
-            owed(l, d, false);
+        if (n == dir || (n->links && n->links->parent == dir))
+            look_at_marker(l, n);
     }
+    /* What is waited for stays queued, unless a flush waited for it, too, and has ended. */
+    if (l->first || !l->pending)
+        look_at_new_dirs(l, dir);
 }
 
 int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)

@@ -160,9 +160,10 @@ void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex);
 /* The store has the directory's names: those that came, went, or were renamed, with the content
- * of closed files; its own marker and those of the directories in it. Files never closed nor
- * synced are left out, and so are directories under a staging name. -ESTALE: the store's
- * version of a name stayed: somebody else's, or one whose removal was taken back. */
+ * of closed files; itself and the directories in it, by their markers where no name in them is
+ * there yet. Files never closed nor synced are left out, and so are directories under a staging
+ * name. -ESTALE: the store's version of a name stayed: somebody else's, or one whose removal
+ * was taken back. */
 int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
     REQUIRES(cache_mutex);
 

@@ -258,6 +258,7 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
     debt_leave(&d->debt);
     /* What failed is not owed any more: it says nothing of what comes to be owed later. */
     debt_forgive(&d->debt);
+    debt_want(&d->debt, false);
     node_unref_locked(c, dir);
 }
 

@@ -1,5 +1,6 @@
-/* Directories towards the store: a marker for one that stays empty, its attributes when they
- * are not the default. Objects of our own making are kept to what is needed. */
+/* Directories towards the store: a marker for one that stays empty, or is waited for before a
+ * name in it comes, its attributes when they are not the default. Objects of our own making are
+ * kept to what is needed. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -314,6 +315,26 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
+/* Whether somebody waits for a new directory for which no name stands at the store yet. */
+static bool is_awaited(struct node *dir) REQUIRES(cache_mutex)
+{
+    return dir->dir->debt.wanted && dir->dir->new_here && !child_is_stored(dir);
+}
+
+/* Whether a name in it comes that will stand for it, as far as is known now. */
+static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct entry *e;
+    size_t at;
+
+    CHILDREN_FOREACH(dir->dir->children, e, at)
+    {
+        if (comes(c, e) && !(e->node->dir && e->node->dir->debt.error))
+            return true;
+    }
+    return false;
+}
+
 static void stamp_later_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
@@ -386,10 +407,11 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
         return true;
     }
     auto_free char *path = node_path(n);
-    if (path && names_on_their_way(c, n, path)) {
+    bool needs = path && needs_marker(c, n, path), awaited = path && !needs && is_awaited(n);
+    if (path && (names_on_their_way(c, n, path) || (awaited && child_comes(c, n)))) {
         debt_set_due(d, p->now_ns + NAMES_NS);
         (void)debt_is_due(d, p->now_ns, p->next_ns);
-    } else if (path && !needs_marker(c, n, path)) {
+    } else if (path && !needs && !awaited) {
         satisfied_locked(c, n);
     } else if (path && !dir_waits_for_rename(c, n, path) &&
                order_of_marker_locked(c, path, node_volume(n), &on_its_way) == ORDER_GO) {

@@ -212,6 +212,46 @@ START_TEST(a_file_that_is_being_written)
 }
 END_TEST
 
+/* Nothing that comes to the store by itself stands for them there, neither before they settle
+ * nor after. */
+START_TEST(a_new_directory_around_an_open_file)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    ck_assert_int_eq(driven_open(&d, "new/dir/f", O_WRONLY | O_CREAT, &h), 0);
+    if (_i & 1)
+        (void)usleep(500000);
+    ck_assert_int_eq(driven_fsyncdir(&d, _i & 2 ? "new/dir" : "new"), 0);
+    ck_assert(is_stored(&d, "new/dir"));
+    driven_stores(&d, "new/dir/f", NULL);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* What is refused below a directory is no matter of who waits for the directory's name. */
+START_TEST(a_new_directory_around_what_is_refused)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    refuse(CALL_PUT, -EACCES);
+    ck_assert_int_eq(driven_open(&d, "new/dir/f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(driven_close(&d, h), -EACCES);
+    ck_assert_int_eq(driven_fsyncdir(&d, "new"), 0);
+    ck_assert(is_stored(&d, "new/dir"));
+    refuse(-1, 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 static const struct {
@@ -305,6 +345,8 @@ int main(void)
     tcase_add_test(t, new_names);
     tcase_add_loop_test(t, two_names_that_change_places, 0, 2);
     tcase_add_test(t, a_file_that_is_being_written);
+    tcase_add_loop_test(t, a_new_directory_around_an_open_file, 0, 4);
+    tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
     tcase_add_test(t, a_name_that_somebody_else_has);
