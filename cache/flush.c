@@ -1,5 +1,5 @@
 /* flush: waits until the store has all below a path, and hurries it. */
-#include "cache/blocking.h"
+#include "cache/flush.h"
 
 #include "common/err.h"
 #include "common/lock.h"
@@ -16,232 +16,6 @@
 #define PAUSE_NS       (5 * NS_PER_MS)
 #define AWAIT_PAUSE_NS (50 * NS_PER_MS)
 #define NOTHING_NS     (5 * NS_PER_SEC) /* nothing came for so long: nothing will soon */
-
-/* ---- flush ---- */
-
-/* What owes something and is no directory has a file. */
-static struct debt *debt_of(struct node *n) REQUIRES(cache_mutex)
-{
-    assert(n->dir || n->file);
-    return n->dir ? &n->dir->debt : &n->file->debt;
-}
-
-struct target {
-    struct node *node; /* referenced */
-    uint64_t generation;
-    unsigned attempts, losses; /* before the flush began */
-    uint64_t size;             /* then */
-    bool lost;                 /* a name, since then */
-};
-
-struct flush {
-    struct cache *cache;
-    const char *path;
-    unsigned flags; /* enum cache_flush_flags */
-    struct target *v;
-    size_t n, cap;
-    size_t left;   /* not in the store, at the last look */
-    size_t coming; /* of these, what did not fail for good */
-    size_t behind; /* intentions that it left out */
-    bool hurried;  /* that look found something to hurry */
-    char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
-    char *half;    /* path of a file that it found half, or NULL */
-    uint64_t seq;  /* intentions up to this one */
-    struct rounds rounds;
-    int64_t began_ns;
-};
-
-static int push_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
-{
-    if (array_grow(fl->v, fl->cap, fl->n + 1))
-        return -ENOMEM;
-    node_ref_locked(n);
-    fl->v[fl->n++] =
-        (struct target){.node = n,
-                        .generation = n->dir ? n->dir->generation : n->file->generation,
-                        .attempts = debt_of(n)->attempts,
-                        .losses = n->dir ? 0 : n->file->losses,
-                        .size = n->dir ? 0 : n->size};
-    return 0;
-}
-
-static int add_target_locked(struct flush *fl, struct node *n) REQUIRES(cache_mutex)
-{
-    return node_owes(n) && node_is_named_below(fl->cache, n, fl->path)
-               ? push_target_locked(fl, n)
-               : 0;
-}
-
-/* The directories whose time will be owed again when the targets come. */
-static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
-{
-    int r = 0;
-
-    for (size_t i = 0, n = fl->n; i < n && r == 0; i++)
-        for (struct entry *e = fl->v[i].node->links; e && r == 0; e = e->next_link)
-            if (e->parent->dir->time_early && fl->v[fl->n - 1].node != e->parent &&
-                node_is_named_below(fl->cache, e->parent, fl->path))
-                r = push_target_locked(fl, e->parent);
-    return r;
-}
-
-/* Whether someone may have changed the file past the daemon, through a mapping or through
- * passthrough since before the mount, in a way that no upload from now on is certain to see. */
-static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
-{
-    return f->writing_stamp && !f->write_handles &&
-           (f->state == FILE_CLEAN ||
-            (f->state == FILE_DIRTY && (f->debt.running || f->suspect)));
-}
-
-static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)
-{
-    struct file *f;
-    int r = 0;
-
-    OWED_FILES_FOREACH(fl->cache, f)
-    {
-        if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
-            r = push_target_locked(fl, f->node);
-    }
-    return r;
-}
-
-static int look_past(struct cache *c, struct node *n)
-{
-    int fd = file_get_fd(c, n, FD_READ);
-
-    if (fd < 0)
-        return fd == -ESTALE ? 0 : fd; /* removed meanwhile */
-    cache_lock(c);
-    int r = file_look_past_locked(c, n, fd);
-    file_put_fd_locked(c, n->file, FD_READ);
-    cache_unlock(c);
-    return r;
-}
-
-static void drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex)
-{
-    for (size_t i = 0; i < fl->n; i++)
-        node_unref_locked(fl->cache, fl->v[i].node);
-    fl->n = 0;
-}
-
-/* A file that may have changed unnoticed owes an upload after this, if it has. */
-static int look_at_unsure(struct flush *fl)
-{
-    struct cache *c = fl->cache;
-
-    cache_lock(c);
-    int r = gather_unsure_locked(fl);
-    cache_unlock(c);
-    for (size_t i = 0; i < fl->n && r == 0; i++)
-        r = look_past(c, fl->v[i].node);
-    cache_lock(c);
-    drop_targets_locked(fl);
-    cache_unlock(c);
-    return r;
-}
-
-/* A rename above the path takes the path with it. */
-static bool concerns(const struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
-{
-    const char *path = fl->path;
-
-    return intent_since(i) <= fl->seq &&
-           (path_below(path, i->from) ||
-            (i->to && (path_below(path, i->to) || path_below(i->to, path) ||
-                       path_below(i->from, path))));
-}
-
-static bool is_target(const struct flush *fl, const struct node *n)
-{
-    for (size_t i = 0; i < fl->n; i++)
-        if (fl->v[i].node == n)
-            return true;
-    return false;
-}
-
-/* The file that another store is to have before the old name goes; NULL: there is none. */
-static struct file *awaited_elsewhere_locked(struct cache *c, const struct intent *i)
-    REQUIRES(cache_mutex)
-{
-    return removal_is_of_only_copy_locked(c, i) ? removal_moved_file_locked(c, i) : NULL;
-}
-
-/* What left for another store goes up as what is below the path does, wherever that is: while
- * it is open, or has a staging name, nothing else would send it. */
-static int add_moved_locked(struct flush *fl, const struct intent *i) REQUIRES(cache_mutex)
-{
-    struct file *f = concerns(fl, i) ? awaited_elsewhere_locked(fl->cache, i) : NULL;
-
-    return f && !is_target(fl, f->node) ? push_target_locked(fl, f->node) : 0;
-}
-
-/* Whether the flush leaves it where it is, and the caller tells of it: not of what is half, of
- * which the flush itself does. */
-static bool is_left_waiting_locked(const struct flush *fl, struct file *f) REQUIRES(cache_mutex)
-{
-    if (fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT))
-        return false;
-    return file_waits_for_rename_locked(fl->cache, f->node) &&
-           ((fl->flags & CACHE_FLUSH_HALF) || !file_is_half_locked(fl->cache, f->node));
-}
-
-/* The same of a directory that waits for its rename. */
-static bool is_dir_left_waiting_locked(const struct flush *fl, struct node *dir)
-    REQUIRES(cache_mutex)
-{
-    auto_free char *path = NULL;
-
-    if (fl->flags & (CACHE_FLUSH_STAGED | CACHE_FLUSH_AWAIT))
-        return false;
-    path = node_path(dir);
-    return path && path_is_staged_dir(fl->cache, path);
-}
-
-static int gather_one_locked(struct flush *fl, struct debt *d) REQUIRES(cache_mutex)
-{
-    switch ((enum debt_kind)d->kind) {
-    case DEBT_FILE:
-        return is_left_waiting_locked(fl, debt_file(d))
-                   ? 0
-                   : add_target_locked(fl, debt_file(d)->node);
-    case DEBT_DIR:
-        return is_dir_left_waiting_locked(fl, debt_dir(d)) ? 0
-                                                           : add_target_locked(fl, debt_dir(d));
-    case DEBT_ROW:
-        return add_moved_locked(fl, debt_row(d));
-    case DEBT_SESSION: /* looked at as long as the flush waits */
-    case DEBT_INDEX:
-    case DEBT_KINDS:
-        break;
-    }
-    return 0;
-}
-
-static int gather_locked(struct flush *fl) REQUIRES(cache_mutex)
-{
-    struct cache *c = fl->cache;
-    struct file *f;
-    struct debt *d;
-    int r = 0;
-
-    DL_FOREACH2(c->content->writers, f, writer_next)
-    {
-        node_look_locked(c, f->node); /* what it is now may be owed */
-    }
-    fl->seq = seq_now_locked(c);
-    OWED_FOREACH(c, d)
-    {
-        if (r == 0)
-            r = gather_one_locked(fl, d);
-    }
-    if (r == 0)
-        r = add_early_times_locked(fl);
-    rounds_init(c, &fl->rounds, fl->seq);
-    return r;
-}
 
 static bool target_done(const struct flush *fl, const struct target *t) REQUIRES(cache_mutex)
 {
@@ -345,7 +119,7 @@ static bool is_left_out_locked(const struct flush *fl, struct node *n) REQUIRES(
 static bool goes_with_half_locked(const struct flush *fl, const struct intent *i)
     REQUIRES(cache_mutex)
 {
-    struct file *f = awaited_elsewhere_locked(fl->cache, i);
+    struct file *f = flush_awaited_elsewhere_locked(fl->cache, i);
 
     return f && is_left_out_locked(fl, f->node);
 }
@@ -384,7 +158,7 @@ static bool is_row_left_out_locked(struct flush *fl, const struct intent *i, str
 static void add_joined_locked(struct flush *fl, const struct intent *i, int *error,
                               struct op *op) REQUIRES(cache_mutex)
 {
-    int r = i->since ? add_moved_locked(fl, i) : 0;
+    int r = i->since ? flush_add_moved_locked(fl, i) : 0;
 
     if (r < 0)
         *error = op_fail(op, r, "there is no memory to wait for what left %s", i->from);
@@ -400,7 +174,7 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
 
     ROWS_FOREACH(fl->cache, i)
     {
-        if (!concerns(fl, i))
+        if (!flush_concerns_locked(fl, i))
             continue;
         add_joined_locked(fl, i, error, op);
         if (is_row_left_out_locked(fl, i, half, error, op)) {
@@ -437,7 +211,7 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
         return false;
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return true;
-    debt_set_due(debt_of(t->node), 0);
+    debt_set_due(flush_debt_of(t->node), 0);
     fl->hurried = true;
     return true;
 }
@@ -465,7 +239,8 @@ static bool lies_behind_half_locked(struct flush *fl, struct node *n, int err, i
     {
         if (!path || !path_below(i->from, path) || !goes_with_half_locked(fl, i))
             continue;
-        tell_of(&fl->half, node_path(awaited_elsewhere_locked(fl->cache, i)->node), error, op);
+        tell_of(&fl->half, node_path(flush_awaited_elsewhere_locked(fl->cache, i)->node), error,
+                op);
         return true;
     }
     return false;
@@ -483,7 +258,7 @@ static bool holds_dir(void *arg, const struct intent *i, const char *at) REQUIRE
 {
     const struct behind *b = arg;
 
-    return concerns(b->fl, i) &&
+    return flush_concerns_locked(b->fl, i) &&
            (b->dir->dir->mtime_set ? intent_is_of_name_in(i, at) : strcmp(i->from, at) == 0) &&
            is_row_left_out_locked(b->fl, i, b->half, b->error, b->op);
 }
@@ -546,7 +321,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         if (lost_to_another(&fl->v[i]) && ok)
             *error = tell_lost(fl, &fl->v[i], op);
         if (ok || skip_half_locked(fl, n, error, op) ||
-            lies_behind_half_locked(fl, n, debt_of(n)->error, error, op) ||
+            lies_behind_half_locked(fl, n, flush_debt_of(n)->error, error, op) ||
             lies_behind_row_locked(fl, n, error, op))
             continue;
         all = false;
@@ -554,7 +329,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
         fl->coming++;
         hurry_locked(fl, &fl->v[i], first);
         /* A failure from before the flush says nothing of the attempt that it asks for. */
-        const struct debt *d = debt_of(n);
+        const struct debt *d = flush_debt_of(n);
         bool cut = n->file && n->file->short_write; /* a full disk cut the content off */
         if (!d->error || (!cut && d->attempts == fl->v[i].attempts))
             continue;
@@ -676,12 +451,12 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
 {
     struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
 
-    int r = look_at_unsure(&fl);
+    int r = flush_look_at_unsure(&fl);
     cache_lock(c);
     bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
     c->queue->drain += drains;
     if (r == 0)
-        r = gather_locked(&fl);
+        r = flush_gather_locked(&fl);
     cache_unlock(c);
     if (r == 0)
         r = wait_flushed(&fl, op, progress, arg);
@@ -691,7 +466,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     c->queue->drain -= drains;
     if (!(flags & CACHE_FLUSH_AWAIT))
         unwant_locked(&fl);
-    drop_targets_locked(&fl);
+    flush_drop_targets_locked(&fl);
     cache_unlock(c);
     free(fl.v);
     free(fl.half);
