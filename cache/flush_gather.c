@@ -49,6 +49,25 @@ static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
     return r;
 }
 
+/* The new directories that the targets stand for: a marker is owed where these go before they
+ * are stored. Those above them follow, since what is added is looked at, too. */
+static int add_new_dirs_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    const struct node *last = NULL;
+    int r = 0;
+
+    for (size_t i = 0; i < fl->n && r == 0; i++)
+        for (struct entry *e = fl->v[i].node->links; e && r == 0; e = e->next_link) {
+            struct dir *d = e->parent->dir;
+            if (!d->new_here || debt_is_queued(&d->debt) || e->parent == last ||
+                !node_is_named_below(fl->cache, e->parent, fl->path))
+                continue;
+            last = e->parent;
+            r = push_target_locked(fl, e->parent);
+        }
+    return r;
+}
+
 /* Whether someone may have changed the file past the daemon, through a mapping or through
  * passthrough since before the mount, in a way that no upload from now on is certain to see. */
 static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
@@ -198,6 +217,8 @@ int flush_gather_locked(struct flush *fl)
     }
     if (r == 0)
         r = add_early_times_locked(fl);
+    if (r == 0)
+        r = add_new_dirs_locked(fl);
     rounds_init(c, &fl->rounds, fl->seq);
     return r;
 }

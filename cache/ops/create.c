@@ -215,19 +215,25 @@ bool dir_was_listed(const struct dir *d)
     return d->listed_ns || d->kind == DIR_SCRATCH || (d->local_only && d->new_here);
 }
 
-void name_maybe_marker(struct cache *c, struct node *dir)
+bool name_maybe_marker_locked(struct cache *c, struct node *dir)
 {
     struct dir *d = dir->dir;
 
     ns_assert_held(c);
+    cache_assert_locked(c);
+    if (dir->is_root || (dir->flags & NODE_REMOVED) || d->children || d->has_marker ||
+        d->fixed || dir_is_local(d))
+        return false;
+    d->new_here = true;
+    dir_queue_locked(c, dir);
+    return true;
+}
+
+void name_note_marker(struct cache *c, struct node *dir)
+{
+    ns_assert_held(c);
     cache_lock(c);
-    bool needed = !dir->is_root && !(dir->flags & NODE_REMOVED) && !d->children &&
-                  !d->has_marker && !d->fixed && !dir_is_local(d);
-    auto_free char *path = needed ? node_path(dir) : NULL;
-    if (needed) {
-        d->new_here = true;
-        dir_queue_locked(c, dir);
-    }
+    auto_free char *path = node_path(dir);
     cache_unlock(c);
     if (!path)
         return;

@@ -145,9 +145,13 @@ size_t name_longest_below(struct node *n);
  * the name is made, since an upload can only fail. */
 int name_key_fits_locked(struct cache *c, struct node *parent, const char *name, size_t below)
     REQUIRES(cache_mutex);
-/* A directory whose last name went must be kept alive by a marker of its own; that it needs one
- * is on the disk before the removal is answered. ns held for writing. */
-void name_maybe_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_ns)
+/* A directory whose last name went must be kept alive by a marker of its own. Whether that is
+ * owed from now on, which name_note_marker() is to note. ns held for writing. */
+bool name_maybe_marker_locked(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_ns)
+    REQUIRES(cache_mutex);
+/* That the directory needs a marker is on the disk before the removal is answered. ns held for
+ * writing. */
+void name_note_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_ns)
     EXCLUDES(cache_mutex);
 /* Notes that the entry came to its directory: times, negative entries. */
 void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);

@@ -127,13 +127,15 @@ int step_run(struct step *s)
             follow_copy_locked(s->rows[i], s->of[i], &followed);
     s->in_tree(s);
     add_rows_locked(s);
+    /* Who waits for the name that went finds what its directory owes instead. */
+    bool needs_marker = s->left && name_maybe_marker_locked(c, s->left);
     if (is_told) {
         progress_locked(c);
         cache_check_locked(c);
     }
     cache_unlock(c);
     note_followed(c, &followed);
-    if (s->left)
-        name_maybe_marker(c, s->left);
+    if (needs_marker)
+        name_note_marker(c, s->left);
     return 0;
 }

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 static struct driven d;
-static atomic_int held;    /* enum call_kind of requests that wait; -1 none */
+static atomic_int held; /* enum call_kind of requests that wait; -1 none */
+static atomic_int held_too;
 static atomic_int waiting; /* how many of them did */
 static atomic_int refused; /* of those that are refused, */
 static atomic_int refusal; /* with this */
@@ -25,7 +26,7 @@ static int64_t around(struct layer *l, struct call *c)
     (void)l;
     if ((int)c->kind == atomic_load(&held))
         atomic_fetch_add(&waiting, 1);
-    while ((int)c->kind == atomic_load(&held))
+    while ((int)c->kind == atomic_load(&held) || (int)c->kind == atomic_load(&held_too))
         (void)usleep(1000);
     int kind = (int)c->kind;
     if (atomic_load(&once) ? atomic_compare_exchange_strong(&refused, &kind, -1)
@@ -37,6 +38,7 @@ static int64_t around(struct layer *l, struct call *c)
 static void setup(void)
 {
     atomic_store(&held, -1);
+    atomic_store(&held_too, -1);
     atomic_store(&waiting, 0);
     atomic_store(&refused, -1);
     atomic_store(&refusal, -EACCES);
@@ -175,6 +177,55 @@ START_TEST(a_flush_does_not_settle_what_is_queued_in_its_upload)
     ck_assert_int_eq(end(&f), 0);
     driven_flush(&d); /* what came after it began */
     is_stored(_i);
+}
+END_TEST
+
+/* ---- what was to stand for a directory goes before it is stored ---- */
+
+static void unlink_in_it(void)
+{
+    ck_assert_int_eq(driven_unlink(&d, "new/dir/f"), 0);
+}
+
+static void unlink_it_too(void)
+{
+    unlink_in_it();
+    ck_assert_int_eq(driven_rmdir(&d, "new/dir"), 0);
+}
+
+static const struct {
+    void (*go)(void);
+    const char *left;
+} going[] = {{unlink_in_it, "new/dir"}, {unlink_it_too, "new"}};
+
+START_TEST(a_flush_waits_for_the_directory_that_is_left_empty)
+{
+    struct flushing f;
+
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = 300 * NS_PER_MS;
+    d.config.upload_jobs = 1;
+    driven_mount(&d);
+    atomic_store(&held, CALL_PUT);
+    driven_put(&d, "first", "0", 1);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    driven_put(&d, "new/dir/f", "1", 1);
+    (void)usleep(900000); /* nothing is owed for the directories by then */
+    /* A machine that is too slow proves nothing. */
+    bool settled = driven_stores_dir(&d, "new") || driven_stores_dir(&d, "new/dir");
+    atomic_store(&held_too, CALL_MKDIR);
+    begin(&f, 20 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&f.looked));
+    going[_i].go();
+    atomic_store(&held, -1);
+    (void)usleep(300000); /* it would have ended by then */
+    bool waits = pthread_tryjoin_np(f.thread, NULL) == EBUSY;
+    atomic_store(&held_too, -1);
+    ck_assert(waits || settled);
+    ck_assert_int_eq(waits ? end(&f) : f.result, 0);
+    ck_assert(driven_stores_dir(&d, going[_i].left));
+    driven_release(&d);
 }
 END_TEST
 
@@ -425,6 +476,8 @@ int main(void)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_loop_test(t, a_flush_does_not_settle_what_is_queued_before_its_upload, 0, 4);
     tcase_add_loop_test(t, a_flush_does_not_settle_what_is_queued_in_its_upload, 0, 4);
+    tcase_add_loop_test(t, a_flush_waits_for_the_directory_that_is_left_empty, 0,
+                        ARRAY_SIZE(going));
     tcase_add_test(t, a_flush_does_not_settle_what_an_upload_did_not_have);
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
     tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
