@@ -15,24 +15,6 @@
 /* So many urgent files go up before it is the turn of who was closed first. */
 #define URGENT_ROW 16
 
-/* The name that is to be published next, heap. One that failed comes after the others: the
- * store may refuse it for good. */
-static char *dirty_path(struct node *n) REQUIRES(cache_mutex)
-{
-    struct entry *failed = NULL;
-
-    for (struct entry *e = n->links; e; e = e->next_link) {
-        if (e->dirty && !e->failed)
-            return entry_path(e);
-        if (e->dirty && !failed)
-            failed = e;
-    }
-    for (struct entry *e = n->links; e; e = e->next_link)
-        entry_another_round_locked(e);
-    struct entry *next = failed ? failed : n->links;
-    return next ? entry_path(next) : NULL;
-}
-
 /* An open log goes up each interval. */
 static bool log_is_due(struct cache *c, const struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
@@ -73,16 +55,78 @@ static bool wants_upload_locked(struct cache *c, struct file *f, const char *pat
     return !f->staged || f->debt.wanted || c->queue->drain;
 }
 
-/* Whether the name is to be sent now. */
-static bool may_upload_locked(struct pass *p, struct file *f, const char *path)
+/* Whether the name is to be sent now, as far as rows and other requests go. */
+static enum order order_of_name(struct pass *p, struct file *f, const char *path)
     REQUIRES(cache_mutex)
 {
     struct cache *c = p->cache;
 
-    if (!wants_upload_locked(c, f, path, p->now_ns))
-        return false;
-    enum order order = order_of_upload_locked(c, path, f->state == FILE_DIRTY, &on_its_way);
-    return readers_let_go_locked(p, order, &f->debt, place_of_path(path), false);
+    return wants_upload_locked(c, f, path, p->now_ns)
+               ? order_of_upload_locked(c, path, f->state == FILE_DIRTY, &on_its_way)
+               : ORDER_WAIT;
+}
+
+/* What was written since the name was sent goes there after the other names. While somebody
+ * waits for one that something else keeps, this one would be sent on and on. */
+static bool has_what_is_wanted(const struct file *f, const struct entry *e)
+    REQUIRES(cache_mutex)
+{
+    return f->debt.wanted && e->stored_generation &&
+           e->stored_generation >= f->wanted_generation;
+}
+
+/* The first name that may be sent of those that failed, or did not; heap or NULL. */
+static char *name_that_goes(struct pass *p, struct file *f, bool failed, enum order *ret)
+    REQUIRES(cache_mutex)
+{
+    for (struct entry *e = f->node->links; e; e = e->next_link) {
+        if (!e->dirty || e->failed != failed || (failed && has_what_is_wanted(f, e)))
+            continue;
+        auto_free char *path = entry_path(e);
+        *ret = path ? order_of_name(p, f, path) : ORDER_WAIT;
+        if (*ret != ORDER_WAIT)
+            return take_ptr(path);
+    }
+    return NULL;
+}
+
+static bool all_failed(const struct node *n) REQUIRES(cache_mutex)
+{
+    for (const struct entry *e = n->links; e; e = e->next_link)
+        if (e->dirty && !e->failed)
+            return false;
+    return true;
+}
+
+/* The name that is to be published now, heap or NULL. One that failed comes after the others:
+ * the store may refuse it for good. One that waits for a row holds no other: that may be
+ * refused for good, too. */
+static char *name_to_send(struct pass *p, struct file *f) REQUIRES(cache_mutex)
+{
+    enum order order = ORDER_WAIT;
+
+    if (all_failed(f->node))
+        for (struct entry *e = f->node->links; e; e = e->next_link)
+            entry_another_round_locked(e);
+    auto_free char *path = name_that_goes(p, f, false, &order);
+    if (!path)
+        path = name_that_goes(p, f, true, &order);
+    return readers_let_go_locked(p, order, &f->debt, place_of_path(path), false)
+               ? take_ptr(path)
+               : NULL;
+}
+
+/* That of a file whose names owe nothing, but which may have been written since. */
+static char *name_to_look_at(struct pass *p, struct file *f, bool looks) REQUIRES(cache_mutex)
+{
+    auto_free char *path = entry_path(f->node->links);
+
+    if (looks) /* it sends nothing, and waits for nobody's turn */
+        return is_withheld_locked(p->cache, f) ? NULL : take_ptr(path);
+    enum order order = path ? order_of_name(p, f, path) : ORDER_WAIT;
+    return readers_let_go_locked(p, order, &f->debt, place_of_path(path), false)
+               ? take_ptr(path)
+               : NULL;
 }
 
 /* Whether as many files are on their way to its store as may be. */
@@ -109,18 +153,14 @@ static bool start_upload_locked(struct pass *p, struct file *f) REQUIRES(cache_m
 
     if (store_is_busy_locked(c, f->node))
         return false;
-    char *path = dirty_path(f->node);
-    if (!path) {
-        if (!f->node->links) /* else there was no memory */
-            file_unqueue_locked(c, f);
+    if (!f->node->links) {
+        file_unqueue_locked(c, f);
         return false;
     }
-    /* A look that sends nothing waits for nobody's turn. */
     bool looks = upload_is_done_locked(f->node) && !f->write_handles;
-    if (looks ? is_withheld_locked(c, f) : !may_upload_locked(p, f, path)) {
-        free(path);
+    char *path = names_owe(f->node) ? name_to_send(p, f) : name_to_look_at(p, f, looks);
+    if (!path)
         return false;
-    }
     upload_start_locked(c, f->node, path, looks, p->own);
     p->own = false;
     return true;

@@ -322,6 +322,32 @@ START_TEST(nor_does_a_flush_wait_for_what_keeps_the_other_name)
 }
 END_TEST
 
+static int64_t copies_denied(struct layer *l, struct call *c)
+{
+    (void)l;
+    return c->kind == CALL_COPY ? op_fail(c->op, -EACCES, "%s: denied", c->key) : call_next(c);
+}
+
+/* A rename that is refused for good has one name wait, whichever was there first. */
+START_TEST(the_other_name_does_not_wait_for_what_keeps_the_one)
+{
+    const char *moves = _i ? "g" : "f";
+
+    driven_init_like_s3(&d, copies_denied);
+    d.config.settle_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "f", "1", 1);
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    ck_assert_int_eq(driven_rename(&d, "x", "a"), 0);
+    ck_assert_int_eq(driven_rename(&d, moves, "a"), 0);
+    ck_assert_int_eq(flush(20 * NS_PER_SEC), -EACCES);
+    driven_stores(&d, _i ? "f" : "g", "1");
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(what_was_written_goes_up_to_the_other_name)
 {
     with_one_owed();
@@ -552,6 +578,7 @@ int main(void)
     tcase_add_loop_test(t, nor_when_its_upload_runs, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, nor_when_its_upload_fails, 0, 2 * ARRAY_SIZE(ways));
     tcase_add_test(t, nor_does_a_flush_wait_for_what_keeps_the_other_name);
+    tcase_add_loop_test(t, the_other_name_does_not_wait_for_what_keeps_the_one, 0, 2);
     tcase_add_loop_test(t, what_was_written_goes_up_to_the_other_name, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, both_get_it_though_their_directories_change_places, 0,
                         4 * ARRAY_SIZE(turns));
