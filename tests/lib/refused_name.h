@@ -20,7 +20,7 @@ static struct {
     atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
     atomic_bool all;  /* every change is refused, whatever its name */
     atomic_bool answers;        /* it says what it has at a bad name */
-    _Atomic(const char *) hold; /* copies to that name, until this changes */
+    _Atomic(const char *) hold; /* copies to that name, and its removal, until this changes */
     atomic_bool held;
     struct attrs attrs;   /* of the first put to a bad name */
     atomic_uint refused;  /* requests with a bad name that were */
@@ -44,14 +44,22 @@ static bool names_bad(const struct call *c)
     return bad;
 }
 
+static bool is_held(const struct call *c)
+{
+    const char *hold = atomic_load(&store.hold);
+    bool is = hold && c->kind == CALL_COPY && strcmp(c->to, hold) == 0;
+
+    for (size_t i = 0; hold && c->kind == CALL_REMOVE && i < c->n_keys; i++)
+        is = is || strcmp(c->keys[i], hold) == 0;
+    return is;
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
     bool asks = c->kind == CALL_LIST || c->kind == CALL_READ || c->kind == CALL_STAT;
-    const char *hold;
 
     (void)l;
-    while (c->kind == CALL_COPY && (hold = atomic_load(&store.hold)) &&
-           strcmp(c->to, hold) == 0) {
+    while (is_held(c)) {
         atomic_store(&store.held, true);
         (void)usleep(1000);
     }

@@ -237,6 +237,12 @@ static void *sync_dir(void *arg)
     return NULL;
 }
 
+static void *sync_root(void *arg)
+{
+    *(int *)arg = driven_fsyncdir(&d, "");
+    return NULL;
+}
+
 /* Who waited for the rename to the bad name waits for the one that it became. */
 START_TEST(who_waits_for_it_waits_on)
 {
@@ -268,6 +274,46 @@ START_TEST(who_waits_for_it_waits_on)
         ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert(waits || r != 0);
     driven_stores(&d, "dir/good", "old");
+}
+END_TEST
+
+static void *flush_it(void *arg)
+{
+    *(int *)arg = driven_flush(&d);
+    return NULL;
+}
+
+/* The same of a directory, whose rename becomes removals once all is copied. */
+START_TEST(who_waits_for_a_directory_waits_for_its_removals)
+{
+    pthread_t thread;
+    int r = 1;
+
+    driven_put(&d, "dir/x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.upload_jobs = 1;
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    give_bad_name(3);
+    await_refusals(3);
+    atomic_store(&store.hold, "dir/y"); /* nothing is tried meanwhile */
+    ck_assert_int_eq(driven_rename(&d, "dir/x", "dir/y"), 0);
+    DRIVEN_WAIT(atomic_load(&store.held));
+    ck_assert_int_eq(pthread_create(&thread, NULL, _i ? flush_it : sync_root, &r), 0);
+    (void)usleep(200000); /* it waits by then; if not yet, the test proves less */
+    ck_assert_int_eq(driven_rename(&d, BAD, "good"), 0);
+    atomic_store(&store.held, false);
+    atomic_store(&store.hold, "other/old");
+    DRIVEN_WAIT(atomic_load(&store.held));
+    (void)usleep(400000); /* it would be told by then */
+    bool waits = pthread_tryjoin_np(thread, NULL) == EBUSY;
+    atomic_store(&store.hold, NULL);
+    ck_assert(waits);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_int_eq(r, 0);
+    driven_stores(&d, "good/old", "old");
+    ck_assert(!is_stored("other/old"));
 }
 END_TEST
 
@@ -358,6 +404,7 @@ int main(void)
     tcase_add_test(t, what_is_refused_beside_it_keeps_it);
     tcase_add_test(t, what_is_linked_at_the_old_name_moves_over_nothing);
     tcase_add_test(t, who_waits_for_it_waits_on);
+    tcase_add_loop_test(t, who_waits_for_a_directory_waits_for_its_removals, 0, 2);
     tcase_add_loop_test(t, what_was_just_copied_is_removed, 0, 2);
     tcase_add_test(t, what_arrives_late_at_the_bad_name_goes);
     suite_add_tcase(s, t);
