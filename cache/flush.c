@@ -164,6 +164,15 @@ static void add_joined_locked(struct flush *fl, const struct intent *i, int *err
         *error = op_fail(op, r, "there is no memory to wait for what left %s", i->from);
 }
 
+/* Whether it failed since the flush began, and what is in its way does not go by itself. */
+static bool row_failed_for_good_locked(const struct flush *fl, const struct intent *i)
+    REQUIRES(cache_mutex)
+{
+    return i->debt.error && i->debt.failed_ns >= fl->began_ns &&
+           !err_is_transient(i->debt.error) &&
+           !(intent_is_in_the_way(i->debt.error) && intents_before_locked(fl->cache, i->seq));
+}
+
 /* True when all of them are done; else what is known of a failure, as look_locked(). */
 static bool look_at_intents_locked(struct flush *fl, bool first, int *error, bool *final,
                                    struct op *op) REQUIRES(cache_mutex)
@@ -176,21 +185,21 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
     {
         if (!flush_concerns_locked(fl, i))
             continue;
+        fl->rows++;
         add_joined_locked(fl, i, error, op);
         if (is_row_left_out_locked(fl, i, half, error, op)) {
             fl->behind++;
             continue;
         }
         done = false;
-        fl->coming += i->debt.running;
+        bool stays = row_failed_for_good_locked(fl, i);
+        fl->coming += i->debt.running || !stays;
         if (first && i->debt.error && !(fl->flags & CACHE_FLUSH_AWAIT))
             debt_set_due(&i->debt, 0);
         if (i->debt.error && i->debt.failed_ns >= fl->began_ns && (*error == 0 || !*final)) {
             const char *text = i->debt.why && *i->debt.why ? i->debt.why : NULL;
             *error = op_fail(op, i->debt.error, "%s", text ? text : strerror(-i->debt.error));
-            *final =
-                !err_is_transient(i->debt.error) && !(intent_is_in_the_way(i->debt.error) &&
-                                                      intents_before_locked(fl->cache, i->seq));
+            *final = stays;
         }
     }
     return done;
@@ -307,7 +316,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     bool all = true;
 
     *done = *total = 0;
-    fl->left = fl->coming = 0; /* behind: as the last look found it */
+    fl->left = fl->rows = fl->coming = 0; /* behind: as the last look found it */
     fl->hurried = first;
     free(take_ptr(fl->in_vain));
     free(take_ptr(fl->half));
@@ -377,18 +386,19 @@ static int tell_rest(const struct flush *fl, struct op *op)
 /* What the store had at a look, and when it last got something. */
 struct advance {
     uint64_t done;
-    size_t left;
+    size_t left, rows;
     int64_t last_ns;
 };
 
 /* Whether a flush that has failed for good goes on: the rest comes yet, which umount and `runfs
- * recover` may have no other chance for. A store that takes nothing ends it. */
+ * recover` may have no other chance for. A store that takes nothing ends it. (The rename of a
+ * directory that gets on becomes more rows.) */
 static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
 {
     int64_t now = clock_mono_ns();
 
-    if (!a->last_ns || done > a->done || fl->left < a->left)
-        *a = (struct advance){done, fl->left, now};
+    if (!a->last_ns || done > a->done || fl->left < a->left || fl->rows != a->rows)
+        *a = (struct advance){done, fl->left, fl->rows, now};
     return fl->coming && !(fl->flags & CACHE_FLUSH_AWAIT) && now - a->last_ns < NOTHING_NS;
 }
 

@@ -19,7 +19,8 @@ struct flush {
     struct target *v;
     size_t n, cap;
     size_t left;   /* not in the store, at the last look */
-    size_t coming; /* of these, what did not fail for good */
+    size_t rows;   /* that it waits for, or leaves out, at the last look */
+    size_t coming; /* of both, what did not fail for good */
     size_t behind; /* intentions that it left out */
     bool hurried;  /* that look found something to hurry */
     char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */

@@ -351,6 +351,62 @@ START_TEST(a_flush_tells_of_a_delete_that_is_refused)
 }
 END_TEST
 
+#define MANY 2500 /* removals, of which a request takes 1,000 at most */
+
+static int64_t one_is_refused(struct layer *l, struct call *c)
+{
+    struct call others = *c;
+
+    (void)l;
+    if (c->kind != CALL_REMOVE)
+        return call_next(c);
+    while (atomic_load(&held) == CALL_REMOVE)
+        (void)usleep(1000);
+    bool is_it = strcmp(c->key, "f0") == 0;
+    if (!is_it)
+        (void)usleep(2000000);
+    if (is_it && c->errs)
+        c->errs[0] = -EACCES;
+    others.keys += is_it;
+    others.etags += is_it && c->etags;
+    others.errs += is_it && c->errs;
+    others.n_keys -= is_it;
+    int64_t r = others.n_keys ? call_next(&others) : 0;
+    return is_it ? op_fail(c->op, -EACCES, "%s: refused", c->key) : r;
+}
+
+/* Of one row that is refused a flush tells when the others are done, however long that takes.
+ */
+START_TEST(a_flush_brings_the_rows_beside_one_that_is_refused)
+{
+    struct cache_stats s;
+    struct flushing f;
+    char name[16];
+
+    driven_init_like_s3(&d, one_is_refused);
+    d.config.retry_ns = 3600 * NS_PER_SEC;
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        driven_store(&d, name, "1", 1);
+    }
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, ""), MANY);
+    atomic_store(&held, CALL_REMOVE);
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        ck_assert_int_eq(driven_unlink(&d, name), 0);
+    }
+    begin(&f, 50 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&f.looked));
+    atomic_store(&held, -1);
+    ck_assert_int_eq(end(&f), -EACCES);
+    cache_get_stats(d.cache, &s);
+    ck_assert_uint_eq(s.pending_ops, 1);
+    driven_stores(&d, "f0", "1");
+    driven_release(&d);
+}
+END_TEST
+
 /* What it is in the way of fails for that only. */
 START_TEST(a_flush_waits_for_a_removal_that_is_tried_again)
 {
@@ -482,6 +538,7 @@ int main(void)
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
     tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
     tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
+    tcase_add_test(t, a_flush_brings_the_rows_beside_one_that_is_refused);
     tcase_add_test(t, a_flush_waits_for_a_removal_that_is_tried_again);
     tcase_add_test(t, a_flush_waits_for_a_rename_above_it);
     tcase_add_loop_test(t, a_flush_waits_for_no_directory_that_waits_for_its_rename, 0, 4);
