@@ -270,7 +270,5 @@ struct entry *node_name_lying_at_locked(struct cache *c, struct node *n, const c
  * with this one. */
 void upload_start_locked(struct cache *c, struct node *n, char *path, bool looks, bool own)
     REQUIRES(cache_mutex);
-/* What an object's attributes are to be; released with attrs_release(). */
-int node_attrs_locked(struct node *n, struct attrs *ret) REQUIRES(cache_mutex);
 
 #endif

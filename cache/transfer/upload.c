@@ -33,34 +33,6 @@
 /* How often in a row a live file may be found rewritten before that counts as a failure. */
 #define REWRITES_MAX 3
 
-int node_attrs_locked(struct node *n, struct attrs *ret)
-{
-    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME,
-                      .mode = n->mode,
-                      .uid = n->uid,
-                      .gid = n->gid,
-                      .mtime_ns = n->mtime_ns};
-
-    if (n->xattrs) {
-        a.has |= ATTR_XATTRS;
-        a.xattrs = strdup(n->xattrs);
-    }
-    if (S_ISLNK(n->mode)) {
-        a.has |= ATTR_TARGET;
-        a.target = strdup(n->target ? n->target : "");
-    }
-    if (S_ISCHR(n->mode) || S_ISBLK(n->mode)) {
-        a.has |= ATTR_RDEV;
-        a.rdev = n->rdev;
-    }
-    if ((n->xattrs && !a.xattrs) || (S_ISLNK(n->mode) && !a.target)) {
-        attrs_release(&a);
-        return -ENOMEM;
-    }
-    *ret = a;
-    return 0;
-}
-
 /* Whether what lies at the place of the entry's path belongs to the entry. */
 static bool lies_there(struct cache *c, struct entry *e, const char *path) REQUIRES(cache_mutex)
 {

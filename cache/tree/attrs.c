@@ -1,8 +1,10 @@
-/* Mode, owner and times of a node, as the store told them, or the defaults. */
+/* Mode, owner and times of a node, as the store told them, or the defaults, and what the store
+ * is told of them. */
 #include "cache/tree/tree_impl.h"
 
 #include "cache/types/acl.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,4 +167,32 @@ void node_acl_follow(struct node *n)
         return;
     free(n->xattrs);
     n->xattrs = text;
+}
+
+int node_attrs_locked(struct node *n, struct attrs *ret)
+{
+    struct attrs a = {.has = ATTR_MODE | ATTR_OWNER | ATTR_MTIME,
+                      .mode = n->mode,
+                      .uid = n->uid,
+                      .gid = n->gid,
+                      .mtime_ns = n->mtime_ns};
+
+    if (n->xattrs) {
+        a.has |= ATTR_XATTRS;
+        a.xattrs = strdup(n->xattrs);
+    }
+    if (S_ISLNK(n->mode)) {
+        a.has |= ATTR_TARGET;
+        a.target = strdup(n->target ? n->target : "");
+    }
+    if (S_ISCHR(n->mode) || S_ISBLK(n->mode)) {
+        a.has |= ATTR_RDEV;
+        a.rdev = n->rdev;
+    }
+    if ((n->xattrs && !a.xattrs) || (S_ISLNK(n->mode) && !a.target)) {
+        attrs_release(&a);
+        return -ENOMEM;
+    }
+    *ret = a;
+    return 0;
 }

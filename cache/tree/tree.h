@@ -220,6 +220,8 @@ bool node_attrs_known(const struct node *n) REQUIRES(cache_mutex);
 void node_attrs_are_known(struct node *n) REQUIRES(cache_mutex);
 /* Gives the node the owner and the mode that the options name. */
 void node_default_attrs(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* What an object's attributes are to be; released with attrs_release(). 0 or -ENOMEM. */
+int node_attrs_locked(struct node *n, struct attrs *ret) REQUIRES(cache_mutex);
 /* Makes the node's ACL follow its mode, after either came from elsewhere. */
 void node_acl_follow(struct node *n) REQUIRES(cache_mutex);
 
