@@ -45,14 +45,22 @@ static bool lies_there(struct cache *c, struct entry *e, const char *path) REQUI
            strcmp(after, path) == 0;
 }
 
-struct entry *node_name_lying_at_locked(struct cache *c, struct node *n, const char *path)
+/* The name that has the path, wherever it lies. */
+static struct entry *entry_called_so(struct node *n, const char *path) REQUIRES(cache_mutex)
 {
     for (struct entry *e = n->links; e; e = e->next_link) {
         auto_free char *now = entry_path(e);
         if (now && strcmp(now, path) == 0)
-            return lies_there(c, e, path) ? e : NULL;
+            return e;
     }
     return NULL;
+}
+
+struct entry *node_name_lying_at_locked(struct cache *c, struct node *n, const char *path)
+{
+    struct entry *e = entry_called_so(n, path);
+
+    return e && lies_there(c, e, path) ? e : NULL;
 }
 
 struct entry *upload_entry_at(const struct job *j)
@@ -422,7 +430,8 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
     if (upload_is_bound(j) && is_answer(j) && err_is_transient(r))
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     if (r == CHANGED) {
-        if (j->live || f->mapped_writer)
+        /* What does not lie at its path was chosen all the same, and may be again at once. */
+        if (j->live || f->mapped_writer || (!e && entry_called_so(n, j->path)))
             debt_set_due(&f->debt, clock_mono_ns() + HELD_NS);
         else
             file_put_off_locked(c, f);
