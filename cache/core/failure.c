@@ -40,8 +40,8 @@ int64_t retry_delay_ns(const struct cache *c, unsigned attempts)
     if (most > RETRY_MOST_NS)
         most = RETRY_MOST_NS;
 
-    /* Half of the pause is random, so that many files do not come back at once. */
-    return most / 2 +
-           (int64_t)((uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 33) %
-               (most / 2 + 1);
+    /* Half of the pause is random, so that many files do not come back at once. It takes 63
+     * bits: 31 of them would end at 2.1 s. */
+    return most / 2 + (int64_t)((uint64_t)clock_real_ns() * UINT64_C(0x9e3779b97f4a7c15) >> 1) %
+                          (most / 2 + 1);
 }

@@ -252,6 +252,22 @@ START_TEST(pauses_double_up_to_a_minute)
 }
 END_TEST
 
+/* Many failures at once do not come back at once: no part of the random half stays unused. */
+START_TEST(pauses_differ_up_to_the_longest)
+{
+    int64_t least = INT64_MAX, most = 0;
+
+    c->config.retry_ns = 2 * NS_PER_SEC;
+    for (int i = 0; i < 1000; i++) {
+        int64_t pause = retry_delay_ns(c, 6);
+        least = pause < least ? pause : least;
+        most = pause > most ? pause : most;
+    }
+    ck_assert_int_lt(least, 38 * NS_PER_SEC); /* of 30 s to 60 s */
+    ck_assert_int_gt(most, 53 * NS_PER_SEC);
+}
+END_TEST
+
 START_TEST(the_last_failure_is_kept)
 {
     read_failed(c, "download of f", -EINTR, "cancelled");
@@ -333,6 +349,7 @@ int main(void)
     tcase_add_test(t, each_is_woken_or_taken_back_once);
     tcase_add_test(t, the_scheduler_looks_soon_and_not_for_each);
     tcase_add_test(t, pauses_double_up_to_a_minute);
+    tcase_add_test(t, pauses_differ_up_to_the_longest);
     tcase_add_test(t, the_last_failure_is_kept);
     tcase_add_test(t, a_request_ends_with_the_cache);
     tcase_add_test(t, what_tasks_submit_while_the_workers_end_is_run);
