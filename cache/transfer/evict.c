@@ -118,21 +118,36 @@ static void forget_names(struct cache *c)
 }
 
 /* Passthrough writers ask nobody: what they did to the limit is seen here. `disk`: what is the
- * matter with the filesystem itself. */
-static void look_at_space_locked(struct cache *c, enum space_trouble disk) REQUIRES(cache_mutex)
+ * matter with the filesystem itself. The outlook for who waits for room. */
+static enum space_trouble look_at_space_locked(struct cache *c, enum space_trouble disk)
+    REQUIRES(cache_mutex)
 {
     if (disk)
         space_trouble_locked(c, disk);
     else if (c->transfer->space == SPACE_READ_ONLY || !space_too_full_locked(c))
         space_trouble_locked(c, SPACE_FINE);
     if (disk || !space_is_full_locked(c))
-        return;
+        return disk;
     enum space_trouble outlook = space_outlook_locked(c, NULL);
     if (outlook) /* else there is room soon */
         space_trouble_locked(c, outlook);
+    return outlook;
 }
 
-void evict_if_needed(struct cache *c)
+/* Who finds no room asks for a pass and waits: each pass that woke him for nothing would be
+ * followed by the next one at once. The outlook for one file can be another than for all of
+ * them, so that he is woken from time to time in any case. */
+static void tell_waiters_locked(struct cache *c, enum space_trouble outlook, bool waited)
+    REQUIRES(cache_mutex)
+{
+    bool changed = outlook != c->transfer->outlook;
+
+    c->transfer->outlook = outlook;
+    if (waited || changed || !space_is_full_locked(c))
+        waitq_wake_locked(c, &c->space_waiters, 0);
+}
+
+void evict_if_needed(struct cache *c, bool waited)
 {
     enum space_trouble disk = mirror_removed(&c->mirror)     ? SPACE_REMOVED
                               : mirror_read_only(&c->mirror) ? SPACE_READ_ONLY
@@ -149,7 +164,6 @@ void evict_if_needed(struct cache *c)
     forget_names(c);
     /* Writers who wait for room find out when there is none to be had. */
     cache_lock(c);
-    look_at_space_locked(c, disk);
-    waitq_wake_locked(c, &c->space_waiters, 0);
+    tell_waiters_locked(c, look_at_space_locked(c, disk), waited);
     cache_unlock(c);
 }

@@ -15,6 +15,10 @@
 /* So many urgent files go up before it is the turn of who was closed first. */
 #define URGENT_ROW 16
 
+#ifndef NDEBUG
+atomic_ullong passes_made;
+#endif
+
 /* An open log goes up each interval. */
 static bool log_is_due(struct cache *c, const struct file *f, const char *path, int64_t now)
     REQUIRES(cache_mutex)
@@ -273,6 +277,9 @@ static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(ca
 {
     struct pass p = {.cache = c, .now_ns = now, .next_ns = next};
 
+#ifndef NDEBUG
+    atomic_fetch_add_explicit(&passes_made, 1, memory_order_relaxed);
+#endif
     for (size_t i = 0; i < ARRAY_SIZE(starters); i++)
         start_kind_locked(&p, starters[i]);
 }
@@ -302,7 +309,7 @@ static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
         cache_check_locked(c);
         cache_unlock(c);
         ns_done(c);
-        evict_if_needed(c);
+        evict_if_needed(c, looked == now);
         if (looked == now)
             (void)journal_retry(c->journal);
         cache_lock(c);

@@ -79,6 +79,7 @@ struct transfers {
     pthread_t scheduler;
     bool scheduler_runs;
     int64_t forgot_ns; /* CLOCK_MONOTONIC; when names were last forgotten; the scheduler's */
+    enum space_trouble outlook; /* that who waits for room was last told; the scheduler's */
 
     GUARDED_BY(cache_mutex) struct {
         enum space_trouble space;
@@ -129,8 +130,8 @@ void copy_start_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- evict.c ---- */
 /* Looks at the disk, evicts files until the cache keeps its limits, and wakes writers who wait
- * for room. */
-void evict_if_needed(struct cache *c) EXCLUDES(cache_mutex);
+ * for room: when there is some, or the outlook is another one, or they have `waited`. */
+void evict_if_needed(struct cache *c, bool waited) EXCLUDES(cache_mutex);
 /* Whether a file's mirror file is a stub only; lock held. */
 bool file_is_stub(const struct node *n) REQUIRES(cache_mutex);
 
@@ -206,6 +207,10 @@ unsigned uploads_max(const struct cache *c);
 extern const struct order_world on_its_way;
 
 /* ---- scheduler.c ---- */
+#ifndef NDEBUG
+/* How many passes were made so far: for tests. */
+extern atomic_ullong passes_made;
+#endif
 /* For an uploader that has ended an upload: starts the next one that is due. ns is held. */
 void upload_ended_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
 /* Whether the file has to wait: a full disk cut it off, it is half (format.md, 3), or an

@@ -1,6 +1,7 @@
 /* cache/: what goes when space or memory is short, what stays, and deletes that wait. */
 #include "cache/cache.h"
 #include "cache/mount.h"
+#include "cache/transfer/transfer_impl.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -295,6 +296,28 @@ START_TEST(who_waits_for_room_is_counted)
     driven_release(&d);
 }
 END_TEST
+
+#ifndef NDEBUG
+/* Who waits for room asks for a pass when he begins to wait, and does not keep the scheduler
+ * busy until there is some. */
+START_TEST(who_waits_for_room_asks_for_few_passes)
+{
+    struct driven d;
+    pthread_t writer;
+
+    begin_denied(&d);
+    put_large(&d, "slow", 5);
+    ck_assert_int_eq(pthread_create(&writer, NULL, create_next, &d), 0);
+    DRIVEN_WAIT(stats(&d).waiting_writers == 1);
+    unsigned long long before = atomic_load(&passes_made);
+    (void)usleep(500000);
+    ck_assert_uint_le(atomic_load(&passes_made) - before, 20);
+    atomic_store(&door.stuck, false);
+    ck_assert_int_eq(pthread_join(writer, NULL), 0);
+    driven_release(&d);
+}
+END_TEST
+#endif
 
 /* Nor for something small that is on its way. */
 START_TEST(writers_do_not_wait_for_what_is_not_enough)
@@ -617,6 +640,9 @@ int main(void)
     tcase_add_test(t, what_was_cut_off_is_not_published);
     tcase_add_test(t, writers_do_not_wait_for_what_is_refused);
     tcase_add_test(t, who_waits_for_room_is_counted);
+#ifndef NDEBUG /* others count no passes */
+    tcase_add_test(t, who_waits_for_room_asks_for_few_passes);
+#endif
     tcase_add_test(t, writers_do_not_wait_for_what_is_not_enough);
     tcase_add_loop_test(t, writers_do_not_wait_behind_a_refused_rename, 0, 2);
     tcase_add_test(t, a_small_refusal_leaves_room);
