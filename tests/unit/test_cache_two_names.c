@@ -133,6 +133,7 @@ static void with_passthrough(const char *refuses)
     atomic_store(&refused, refuses);
     driven_init(&d, around);
     d.config.passthrough = true;
+    d.config.retry_ns = 200 * NS_PER_MS; /* the other name goes up when the refused one may */
     driven_mount(&d);
     driven_put(&d, "f", "1", 1);
 }

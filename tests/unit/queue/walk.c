@@ -141,6 +141,27 @@ START_TEST(a_failure_is_told_once)
 }
 END_TEST
 
+/* What failed comes due in few passes, however much it is, and no sooner than it would. */
+START_TEST(failures_come_due_together)
+{
+    struct cache *c = owed_new("unlink a", "");
+    struct intent *i = owed_row(c, 1);
+    const int64_t retry_ns = _i ? NS_PER_MS : 2 * NS_PER_SEC;
+    const int64_t grid = _i ? NS_PER_MS / 8 : NS_PER_SEC / 4;
+
+    c->config.retry_ns = retry_ns;
+    for (int k = 0; k < 500; k++) {
+        int64_t begun = clock_mono_ns();
+        debt_forgive(&i->debt);
+        owed_failed_locked(c, &i->debt, -EIO, "why");
+        ck_assert_int_ge(i->debt.due_ns, begun + retry_ns / 2);
+        ck_assert_int_lt(i->debt.due_ns, i->debt.failed_ns + retry_ns + grid);
+        ck_assert_int_eq(i->debt.due_ns % grid, 0);
+    }
+    owed_free(c);
+}
+END_TEST
+
 Suite *walk_suite(void)
 {
     Suite *s = suite_create("walk");
@@ -149,6 +170,7 @@ Suite *walk_suite(void)
     tcase_add_loop_test(t, each_is_met_once, 0, (int)ARRAY_SIZE(walks));
     tcase_add_test(t, what_is_open_may_be_queued_on_the_way);
     tcase_add_test(t, a_failure_is_told_once);
+    tcase_add_loop_test(t, failures_come_due_together, 0, 2);
     suite_add_tcase(s, t);
     return s;
 }
