@@ -1,10 +1,16 @@
 /* Renames: those whose turn it is are begun. */
 #include "cache/transfer/transfer_impl.h"
 
+/* Who ends a copy asks for a pass: until then the rows need not be looked at. */
+static bool slot_is_free_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    return c->transfer->copies_running < uploads_max(c);
+}
+
 static bool renames_begin_locked(struct pass *p)
 {
     cache_assert_locked(p->cache);
-    return p->cache->queue->renames > 0;
+    return p->cache->queue->renames > 0 && slot_is_free_locked(p->cache);
 }
 
 static bool start_rename_locked(struct pass *p, struct debt *d)
@@ -19,7 +25,7 @@ static bool start_rename_locked(struct pass *p, struct debt *d)
     enum order order = order_of_row_locked(c, i, NULL, &on_its_way, p->next_ns);
     if (readers_let_go_locked(p, order, d, intent_target(i), i->kind == INTENT_RENAMEDIR))
         copy_start_locked(c, i);
-    return true;
+    return slot_is_free_locked(c);
 }
 
 const struct starter rename_starter = {DEBT_ROW, renames_begin_locked, start_rename_locked,

@@ -313,12 +313,18 @@ static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_
            (i->debt.refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
 }
 
+/* Whether something is being removed from each store: who ends that asks for a pass. */
+static bool all_are_removing_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    return c->queue->removals_running >= volumes_count(c);
+}
+
 static bool removals_begin_locked(struct pass *p)
 {
     struct cache *c = p->cache;
 
     cache_assert_locked(c);
-    if (!row_first(c) || c->queue->removals_running >= volumes_count(c))
+    if (!row_first(c) || all_are_removing_locked(c))
         return false;
     barrier_init_locked(c, &p->barrier);
     return true;
@@ -386,7 +392,7 @@ static bool start_removal_locked(struct pass *p, struct debt *d)
     debt_run(&i->debt, true);
     if (alone || r->n == BATCH_MAX)
         removal_go_locked(p, r);
-    return true;
+    return !all_are_removing_locked(c);
 }
 
 static void removals_end_locked(struct pass *p)

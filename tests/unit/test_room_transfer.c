@@ -301,6 +301,30 @@ START_TEST(a_later_mount_finds_it)
 }
 END_TEST
 
+/* ---- how many at once ---- */
+
+/* While all that may be copied at once is, a pass looks at no row for a rename. */
+START_TEST(a_rename_needs_a_free_slot)
+{
+    int64_t next = INT64_MAX;
+    struct pass p = {.cache = c, .next_ns = &next};
+
+    c->config.upload_jobs = 2;
+    cache_lock(c);
+    ck_assert(!rename_starter.begin(&p)); /* there is none */
+    struct intent *i = intent_new(seq_next_locked(c), INTENT_RENAME, "a", "b", 0, "v");
+    ck_assert_ptr_nonnull(i);
+    intent_add_locked(c, i);
+    for (unsigned running = 0; running < 4; running++) {
+        c->transfer->copies_running = running;
+        ck_assert_int_eq(rename_starter.begin(&p), running < 2);
+    }
+    c->transfer->copies_running = 0;
+    intent_remove_locked(c, i);
+    cache_unlock(c);
+}
+END_TEST
+
 #ifndef NDEBUG
 /* ---- the end of a rename ---- */
 
@@ -378,6 +402,7 @@ int main(void)
     tcase_add_test(t, other_content_begins_anew);
     tcase_add_test(t, one_sweep_of_a_key_is_enough);
     tcase_add_loop_test(t, a_later_mount_finds_it, 0, ARRAY_SIZE(loads));
+    tcase_add_test(t, a_rename_needs_a_free_slot);
 #ifndef NDEBUG /* others count no looks */
     tcase_add_test(t, the_end_of_a_rename_takes_few_looks);
 #endif
