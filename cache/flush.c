@@ -461,7 +461,7 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
 {
     struct flush fl = {.cache = c, .path = path, .flags = flags, .began_ns = clock_mono_ns()};
 
-    int r = flush_look_at_unsure(&fl);
+    int r = flush_look_past(c, path);
     cache_lock(c);
     bool drains = (flags & CACHE_FLUSH_STAGED) && *path == '\0';
     c->queue->drain += drains;

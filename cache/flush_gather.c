@@ -68,61 +68,11 @@ static int add_new_dirs_locked(struct flush *fl) REQUIRES(cache_mutex)
     return r;
 }
 
-/* Whether someone may have changed the file past the daemon, through a mapping or through
- * passthrough since before the mount, in a way that no upload from now on is certain to see. */
-static bool may_be_newer(const struct file *f) REQUIRES(cache_mutex)
-{
-    return f->writing_stamp && !f->write_handles &&
-           (f->state == FILE_CLEAN ||
-            (f->state == FILE_DIRTY && (f->debt.running || f->suspect)));
-}
-
-static int gather_unsure_locked(struct flush *fl) REQUIRES(cache_mutex)
-{
-    struct file *f;
-    int r = 0;
-
-    OWED_FILES_FOREACH(fl->cache, f)
-    {
-        if (r == 0 && may_be_newer(f) && node_is_named_below(fl->cache, f->node, fl->path))
-            r = push_target_locked(fl, f->node);
-    }
-    return r;
-}
-
-static int look_past(struct cache *c, struct node *n)
-{
-    int fd = file_get_fd(c, n, FD_READ);
-
-    if (fd < 0)
-        return fd == -ESTALE ? 0 : fd; /* removed meanwhile */
-    cache_lock(c);
-    int r = file_look_past_locked(c, n, fd);
-    file_put_fd_locked(c, n->file, FD_READ);
-    cache_unlock(c);
-    return r;
-}
-
 void flush_drop_targets_locked(struct flush *fl)
 {
     for (size_t i = 0; i < fl->n; i++)
         node_unref_locked(fl->cache, fl->v[i].node);
     fl->n = 0;
-}
-
-int flush_look_at_unsure(struct flush *fl)
-{
-    struct cache *c = fl->cache;
-
-    cache_lock(c);
-    int r = gather_unsure_locked(fl);
-    cache_unlock(c);
-    for (size_t i = 0; i < fl->n && r == 0; i++)
-        r = look_past(c, fl->v[i].node);
-    cache_lock(c);
-    flush_drop_targets_locked(fl);
-    cache_unlock(c);
-    return r;
 }
 
 bool flush_concerns_locked(const struct flush *fl, const struct intent *i)
