@@ -30,7 +30,8 @@ static bool target_done(const struct flush *fl, const struct target *t) REQUIRES
 }
 
 /* Makes all due at once, settled or not. Each change below a directory puts it off again, as
- * when its files come to be stored; what failed waits for its next attempt. */
+ * when its files come to be stored; what failed waits for its next attempt, and what waits for
+ * its names for its next look at them. */
 static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     REQUIRES(cache_mutex)
 {
@@ -41,11 +42,12 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return;
     if (n->dir) {
-        if (first || !n->dir->debt.error) {
-            fl->hurried |= n->dir->debt.due_ns != 0;
-            debt_set_due(&n->dir->debt, 0);
+        struct debt *d = &n->dir->debt;
+        if (first || (!d->error && d->due_ns > clock_mono_ns() + NAMES_NS)) {
+            fl->hurried |= d->due_ns != 0;
+            debt_set_due(d, 0);
         }
-        debt_want(&n->dir->debt, true);
+        debt_want(d, true);
         return;
     }
     assert(f); /* what owes something and is no directory has a file */
@@ -220,8 +222,8 @@ static bool clears_up_locked(struct flush *fl, struct target *t, int err, unsign
         return false;
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return true;
+    fl->hurried |= flush_debt_of(t->node)->due_ns != 0;
     debt_set_due(flush_debt_of(t->node), 0);
-    fl->hurried = true;
     return true;
 }
 

@@ -15,9 +15,6 @@
 #include <string.h>
 #include <utlist.h>
 
-/* How long a directory's time waits for the names in it before they are looked at again. */
-#define NAMES_NS (100 * NS_PER_MS)
-
 struct dir_job {
     struct task task;
     struct dir_job *next GUARDED_BY(cache_mutex); /* in cache.dir_jobs */

@@ -26,6 +26,10 @@ int fetch_need_locked(struct cache *c, struct node *n, uint64_t off, uint64_t en
 int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
     REQUIRES(cache_mutex);
 
+/* ---- marker_put.c ---- */
+/* How long a directory's time waits for the names in it before they are looked at again. */
+#define NAMES_NS (100 * NS_PER_MS)
+
 /* ---- pin.c ---- */
 /* Loads the pins of earlier mounts. 0 or a negative errno. */
 int pins_load(struct cache *c);

@@ -3,6 +3,7 @@
 #include "backends/drivers.h"
 #include "cache/cache.h"
 #include "cache/content/content.h"
+#include "cache/transfer/transfer_impl.h"
 #include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
@@ -188,6 +189,32 @@ START_TEST(the_time_comes_after_a_staged_file_that_the_flush_sends)
     ck_assert_int_eq(stored_time("d"), TIME);
 }
 END_TEST
+
+#ifndef NDEBUG
+/* While the names of a directory are on their way, no look of a flush asks for a pass. */
+START_TEST(a_flush_that_waits_for_names_asks_for_few_passes)
+{
+    struct flushing f;
+    char name[16];
+
+    driven_unmount(&d);
+    d.config.upload_jobs = 1; /* what is left is much: the flush looks often */
+    driven_mount(&d);
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(name, sizeof(name), "d/%d", i);
+        driven_put(&d, name, "x", 1);
+    }
+    set_time();
+    flush_begun(&f, 0);
+    unsigned long long before = atomic_load(&passes_made);
+    (void)usleep(500000);
+    unsigned long long passes = atomic_load(&passes_made) - before;
+    ck_assert_msg(passes <= 20, "%llu", passes);
+    ck_assert_int_eq(flush_ended(&f), 0);
+    ck_assert_int_eq(stored_time("d"), TIME);
+}
+END_TEST
+#endif
 
 /* The flush leaves the name out, and sends the time: it is owed again when the name comes. */
 START_TEST(the_time_comes_again_after_a_name_that_came_later)
@@ -446,6 +473,9 @@ int main(void)
     tcase_add_test(t, the_time_waits_for_a_half_file);
     tcase_add_test(t, the_time_comes_after_a_half_file_that_the_flush_sends);
     tcase_add_test(t, the_time_comes_after_a_staged_file_that_the_flush_sends);
+#ifndef NDEBUG /* others count no passes */
+    tcase_add_test(t, a_flush_that_waits_for_names_asks_for_few_passes);
+#endif
     tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
     tcase_add_test(t, the_time_alone_makes_no_directory);
     tcase_add_test(t, a_time_of_0_comes_again);
