@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* A pause is so many times as long as the look before it. */
+#define LOOK_SHARE 16
+
 static void blocking_wake(struct waiter *w, int err)
 {
     struct blocking *b = container_of(w, struct blocking, w);
@@ -56,6 +59,13 @@ int blocking_wait(struct blocking *b, struct op *op)
         r = b->err == CACHE_DONE ? 0 : b->err;
     b->woken = false;
     return r;
+}
+
+int64_t blocking_pause_ns(int64_t took_ns, int64_t least_ns)
+{
+    int64_t pause_ns = took_ns < TICK_NS / LOOK_SHARE ? took_ns * LOOK_SHARE : TICK_NS;
+
+    return pause_ns > least_ns ? pause_ns : least_ns;
 }
 
 int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,

@@ -38,6 +38,9 @@ void blocking_init(struct blocking *b, struct cache *c, struct listener *listene
 void blocking_tell(struct listener *l);
 /* Waits for a parked call; 0 to make it again, else its errno or the deadline's. */
 int blocking_wait(struct blocking *b, struct op *op);
+/* How long to pause after a look at what is awaited that took so long: looks take a part of the
+ * processor and of the lock that does not grow with what there is. At least so long. */
+int64_t blocking_pause_ns(int64_t took_ns, int64_t least_ns);
 int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
                   struct node **ret);
 

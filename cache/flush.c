@@ -359,12 +359,12 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }
 
-/* With many files left, looking at each upload would take the lock, and the processor, from the
+/* With much left, looking at each upload would take the lock, and the processor, from the
  * uploaders: poll instead. */
 static bool much_is_left(const struct flush *fl)
 {
     return (fl->flags & CACHE_FLUSH_AWAIT) ||
-           fl->left > (size_t)fl->cache->config.upload_jobs * 4;
+           fl->left + fl->rows > (size_t)fl->cache->config.upload_jobs * 4;
 }
 
 /* The store has all else. */
@@ -404,11 +404,17 @@ static bool goes_on(const struct flush *fl, struct advance *a, uint64_t done)
     return fl->coming && !(fl->flags & CACHE_FLUSH_AWAIT) && now - a->last_ns < NOTHING_NS;
 }
 
+static void sleep_ns(int64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = ns}; /* less than a second */
+
+    (void)nanosleep(&pause, NULL);
+}
+
 static int wait_flushed(struct flush *fl, struct op *op,
                         void (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
 {
     const bool awaits = fl->flags & CACHE_FLUSH_AWAIT; /* any process may, often */
-    const struct timespec pause = {.tv_nsec = awaits ? AWAIT_PAUSE_NS : PAUSE_NS};
     struct cache *c = fl->cache;
     struct advance advance = {0};
     bool first = true;
@@ -418,8 +424,10 @@ static int wait_flushed(struct flush *fl, struct op *op,
         uint64_t done, total;
         int error = 0;
         cache_lock(c);
+        int64_t looked_ns = clock_mono_ns();
         bool final = false;
         bool all = look_locked(fl, first, &done, &total, &error, &final, op);
+        int64_t took_ns = clock_mono_ns() - looked_ns;
         bool much = much_is_left(fl);
         if (!all && fl->hurried)
             scheduler_kick_locked(c);
@@ -427,8 +435,9 @@ static int wait_flushed(struct flush *fl, struct op *op,
             (void)cache_wait_until(c, &c->progress, clock_mono_ns() + TICK_NS);
         bool stopping = c->stopping;
         cache_unlock(c);
-        if (much && !all)
-            (void)nanosleep(&pause, NULL);
+        int64_t least_ns = !much ? 0 : awaits ? AWAIT_PAUSE_NS : PAUSE_NS;
+        if (!all)
+            sleep_ns(blocking_pause_ns(took_ns, least_ns));
         first = false;
         if (progress)
             progress(arg, done, total);

@@ -1,5 +1,5 @@
 /* cache/: what a flush waits for, when it gives up, and what it leaves to others. */
-#include "cache/cache.h"
+#include "cache/blocking.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -56,7 +56,7 @@ static int flush(const char *path, bool with_staged, int64_t ns)
 struct flushing {
     pthread_t thread;
     int64_t ns; /* how long it may take */
-    atomic_bool looked;
+    atomic_uint looks;
     int result;
 };
 
@@ -65,7 +65,7 @@ static void has_looked(void *arg, uint64_t done, uint64_t total)
     struct flushing *f = arg;
 
     (void)done, (void)total;
-    atomic_store(&f->looked, true);
+    atomic_fetch_add(&f->looks, 1);
 }
 
 static void *flush_all(void *arg)
@@ -155,7 +155,7 @@ START_TEST(a_flush_does_not_settle_what_is_queued_before_its_upload)
     struct handle *h = open_written("f");
     atomic_store(&held, CALL_PUT);
     begin(&f, 20 * NS_PER_SEC);
-    DRIVEN_WAIT(atomic_load(&f.looked) && atomic_load(&waiting) == 1);
+    DRIVEN_WAIT(atomic_load(&f.looks) && atomic_load(&waiting) == 1);
     queued[_i].again(h);
     atomic_store(&held, -1);
     ck_assert_int_eq(end(&f), 0);
@@ -171,7 +171,7 @@ START_TEST(a_flush_does_not_settle_what_is_queued_in_its_upload)
     struct handle *h = open_written("f");
     atomic_store(&held, CALL_PUT);
     begin(&f, 20 * NS_PER_SEC);
-    DRIVEN_WAIT(atomic_load(&f.looked) && atomic_load(&waiting) == 1);
+    DRIVEN_WAIT(atomic_load(&f.looks) && atomic_load(&waiting) == 1);
     queued[_i].again(h);
     atomic_store(&held, -1);
     ck_assert_int_eq(end(&f), 0);
@@ -242,7 +242,7 @@ START_TEST(a_flush_does_not_settle_what_an_upload_did_not_have)
     DRIVEN_WAIT(atomic_load(&waiting) == 1);
     driven_put(&d, "f", "2", 1);
     begin(&second, 20 * NS_PER_SEC);
-    DRIVEN_WAIT(atomic_load(&second.looked));
+    DRIVEN_WAIT(atomic_load(&second.looks));
     atomic_store(&held, -1);
     ck_assert_int_eq(end(&first), 0);
     ck_assert_int_eq(end(&second), 0);
@@ -305,6 +305,61 @@ static void sync_ends(struct syncing *s, const char *path)
     driven_stores(&d, path, path);
     ck_assert_int_eq(driven_close(&d, s->handle), 0);
 }
+
+/* ---- how often it looks ---- */
+
+#define ROWS 100
+
+/* With many rows left it is no matter how often something comes to the store. */
+START_TEST(a_flush_polls_while_many_rows_are_left)
+{
+    struct flushing f;
+    char name[16];
+
+    driven_init(&d, around);
+    for (int i = 0; i < ROWS; i++) {
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        driven_store(&d, name, "x", 1);
+    }
+    driven_mount(&d);
+    atomic_store(&held, CALL_REMOVE);
+    for (int i = 0; i < ROWS; i++) {
+        (void)snprintf(name, sizeof(name), "f%d", i);
+        ck_assert_int_eq(driven_unlink(&d, name), 0);
+    }
+    begin(&f, 60 * NS_PER_SEC);
+    DRIVEN_WAIT(atomic_load(&f.looks) > 0);
+    unsigned before = atomic_load(&f.looks);
+    int64_t began_ns = clock_mono_ns();
+    for (int i = 0; i < 500; i++) {
+        cache_lock(d.cache);
+        progress_tell_locked(d.cache);
+        cache_unlock(d.cache);
+        (void)usleep(200);
+    }
+    unsigned looks = atomic_load(&f.looks) - before;
+    int64_t pauses = (clock_mono_ns() - began_ns) / (5 * NS_PER_MS);
+    ck_assert_msg(looks <= pauses + 2, "%u", looks);
+    atomic_store(&held, -1);
+    ck_assert_int_eq(end(&f), 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* A look that takes long is followed by a long pause, and by no endless one. */
+START_TEST(a_pause_follows_the_look)
+{
+    const int64_t ms = NS_PER_MS;
+
+    ck_assert_int_eq(blocking_pause_ns(0, 0), 0);
+    ck_assert_int_eq(blocking_pause_ns(0, 5 * ms), 5 * ms);
+    ck_assert_int_eq(blocking_pause_ns(2 * ms, 5 * ms), 32 * ms);
+    ck_assert_int_eq(blocking_pause_ns(20 * ms, 5 * ms), TICK_NS);
+    ck_assert_int_eq(blocking_pause_ns(INT64_MAX, 0), TICK_NS);
+}
+END_TEST
+
+/* ---- who waits beside it ---- */
 
 /* An fsync() that waits for its turn goes on when a flush has given up. */
 START_TEST(a_flush_leaves_who_waits_for_the_store)
@@ -536,6 +591,8 @@ int main(void)
                         ARRAY_SIZE(going));
     tcase_add_test(t, a_flush_does_not_settle_what_an_upload_did_not_have);
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
+    tcase_add_test(t, a_flush_polls_while_many_rows_are_left);
+    tcase_add_test(t, a_pause_follows_the_look);
     tcase_add_test(t, a_flush_leaves_who_waits_for_the_store);
     tcase_add_loop_test(t, a_flush_tells_of_a_delete_that_is_refused, 0, 2);
     tcase_add_test(t, a_flush_brings_the_rows_beside_one_that_is_refused);
