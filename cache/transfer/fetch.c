@@ -370,6 +370,15 @@ static void remember_failure_locked(struct file *f, uint64_t off, uint64_t end, 
     f->failed.until_ns = clock_mono_ns() + FAILED_NS;
 }
 
+/* What was fetched is no matter to what is owed, unless something waits until readers have what
+ * it takes away; and only a pass evicts. */
+static void tell_fetched_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    progress_tell_locked(c);
+    if (c->content->n_stale_readers > 0 || space_too_full_locked(c))
+        scheduler_kick_locked(c);
+}
+
 static void finish_locked(struct cache *c, struct fetch *fetch, int r, const struct stat *st)
     REQUIRES(cache_mutex)
 {
@@ -390,7 +399,7 @@ static void finish_locked(struct cache *c, struct fetch *fetch, int r, const str
     if (r == 0 && f->needed_whole && f->open_handles && f->state == FILE_PARTIAL && !f->busy)
         (void)start_range_locked(c, fetch->node, 0, fetch->node->size, fetch->node->size);
     waitq_wake_locked(c, &f->range_waiters, 0);
-    progress_locked(c);
+    tell_fetched_locked(c);
 }
 
 /* The content here is not the store's: all of it is fetched again. Readers of bytes that just

@@ -1,5 +1,6 @@
 /* What a user's step costs at the store: every request is written down, and the list of them is
  * compared. Like S3: no renames, no attributes in listings. */
+#include "cache/transfer/transfer_impl.h"
 #include "common/lock.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -329,6 +330,34 @@ START_TEST(a_descriptor_may_be_read_at_several_places)
 }
 END_TEST
 
+#ifndef NDEBUG
+/* What is fetched is nothing that is owed: the scheduler makes no pass for each range of it. */
+START_TEST(what_is_fetched_asks_for_no_pass)
+{
+    enum { FILES = 100 };
+    char name[16], buf[8];
+    struct driven d;
+
+    start(&d);
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(name, sizeof(name), "r%d", i);
+        driven_store(&d, name, "content", 7);
+    }
+    begin(&d);
+    unsigned long long before = atomic_load(&passes_made);
+    int64_t began_ns = clock_mono_ns();
+    for (int i = 0; i < FILES; i++) {
+        (void)snprintf(name, sizeof(name), "r%d", i);
+        ck_assert_int_eq(driven_read(&d, name, buf, sizeof(buf)), 7);
+    }
+    unsigned long long passes = atomic_load(&passes_made) - before;
+    int64_t seconds = (clock_mono_ns() - began_ns) / NS_PER_SEC;
+    ck_assert_msg(passes <= 20 + (unsigned long long)seconds, "%llu", passes);
+    end(&d);
+}
+END_TEST
+#endif
+
 /* In a directory of many names each is asked for alone when the listing is old. Not a directory
  * that has just been listed itself, as most are that somebody walks through. */
 static bool walk_names_that_were_told(int64_t window_ns, int unused)
@@ -493,6 +522,9 @@ int main(void)
     tcase_add_test(t, readers_at_once_ask_as_one_does);
     tcase_add_test(t, readers_who_share_pages_are_one_reader);
     tcase_add_test(t, a_descriptor_may_be_read_at_several_places);
+#ifndef NDEBUG /* others count no passes */
+    tcase_add_test(t, what_is_fetched_asks_for_no_pass);
+#endif
     tcase_add_test(t, a_walk_asks_for_no_name_that_it_was_told);
     tcase_add_test(t, a_small_file_is_one_put_under_its_last_name);
     tcase_add_test(t, a_large_file_is_its_parts_and_no_more);
