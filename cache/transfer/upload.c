@@ -431,7 +431,7 @@ static void failed_locked(struct job *j, int r, const char *why) REQUIRES(cache_
         (void)doubt_put_locked(c, j->at, j->etag ? j->etag : "");
     if (r == CHANGED) {
         /* What does not lie at its path was chosen all the same, and may be again at once. */
-        if (j->live || f->mapped_writer || (!e && entry_called_so(n, j->path)))
+        if (j->live || f->mapped_writer || (!e && entry_called_so(j->node, j->path)))
             debt_set_due(&f->debt, clock_mono_ns() + HELD_NS);
         else
             file_put_off_locked(c, f);

@@ -216,7 +216,7 @@ START_TEST(a_flush_waits_for_the_directory_that_is_left_empty)
     bool settled = driven_stores_dir(&d, "new") || driven_stores_dir(&d, "new/dir");
     atomic_store(&held_too, CALL_MKDIR);
     begin(&f, 20 * NS_PER_SEC);
-    DRIVEN_WAIT(atomic_load(&f.looked));
+    DRIVEN_WAIT(atomic_load(&f.looks));
     going[_i].go();
     atomic_store(&held, -1);
     (void)usleep(300000); /* it would have ended by then */
@@ -452,7 +452,7 @@ START_TEST(a_flush_brings_the_rows_beside_one_that_is_refused)
         ck_assert_int_eq(driven_unlink(&d, name), 0);
     }
     begin(&f, 50 * NS_PER_SEC);
-    DRIVEN_WAIT(atomic_load(&f.looked));
+    DRIVEN_WAIT(atomic_load(&f.looks));
     atomic_store(&held, -1);
     ck_assert_int_eq(end(&f), -EACCES);
     cache_get_stats(d.cache, &s);
