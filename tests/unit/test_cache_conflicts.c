@@ -121,8 +121,9 @@ static void keeps(const char *path, const char *wanted)
     (void)snprintf(where, sizeof(where), "%s/kept/%s", d.dir, path);
     file = fopen(where, "r");
     ck_assert_ptr_nonnull(file);
-    (void)fread(text, 1, sizeof(text) - 1, file);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
+    text[n] = '\0';
     ck_assert_str_eq(text, wanted);
 }
 
