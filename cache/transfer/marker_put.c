@@ -299,6 +299,8 @@ static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
                         : etag_known(&e->etag);
 }
 
+/* Whether a name in it stands for it at the store. A file that a rename is yet to bring does
+ * not; a directory's rename is what a marker would wait for. */
 static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
@@ -306,7 +308,7 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (is_stored(e))
+        if (is_stored(e) && (e->node->dir || !place_known(e->source)))
             return true;
     }
     return false;
@@ -318,6 +320,19 @@ static bool is_awaited(struct node *dir) REQUIRES(cache_mutex)
     return dir->dir->debt.wanted && dir->dir->new_here && !child_is_stored(dir);
 }
 
+/* Whether something that may take for ever comes before it: a refused rename, perhaps. */
+static bool is_held(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
+{
+    struct node *n = e->node;
+    auto_free char *path = entry_path(e);
+
+    if (!path)
+        return true;
+    return (n->dir ? order_of_marker_locked(c, path, node_volume(n), &on_its_way)
+                   : order_of_upload_locked(c, path, n->file->state == FILE_DIRTY,
+                                            &on_its_way)) == ORDER_WAIT;
+}
+
 /* Whether a name in it comes that will stand for it, as far as is known now. */
 static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
@@ -326,7 +341,10 @@ static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (comes(c, e) && !(e->node->dir && e->node->dir->debt.error))
+        if (!comes(c, e))
+            continue;
+        const struct debt *d = e->node->dir ? &e->node->dir->debt : &e->node->file->debt;
+        if (d->running || (!d->error && !is_held(c, e)))
             return true;
     }
     return false;

@@ -252,6 +252,35 @@ START_TEST(a_new_directory_around_what_is_refused)
 }
 END_TEST
 
+/* Nor does what is renamed into it stand for it before it is there. */
+START_TEST(a_new_directory_around_what_does_not_come)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    refuse(CALL_COPY, -EACCES);
+    ck_assert_int_eq(driven_rename(&d, "f", "new/dir/f"), 0);
+    if (_i == 1)
+        (void)usleep(500000);
+    if (_i == 2) { /* it is waited for, and waits for the rename */
+        ck_assert_int_eq(driven_open(&d, "new/dir/f", O_WRONLY, &h), 0);
+        ck_assert_int_eq(driven_write(&d, h, "CONTENT", 7, 0), 0);
+        ck_assert_int_eq(driven_close(&d, h), -EACCES);
+        ck_assert_int_eq(driven_fsyncdir(&d, "new/dir"), -EACCES);
+    }
+    ck_assert_int_eq(driven_fsyncdir(&d, "new"), 0);
+    ck_assert(is_stored(&d, "new/dir"));
+    refuse(-1, 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, "new/dir"), 0);
+    driven_stores(&d, "new/dir/f", _i == 2 ? "CONTENT" : "content");
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 static const struct {
@@ -347,6 +376,7 @@ int main(void)
     tcase_add_test(t, a_file_that_is_being_written);
     tcase_add_loop_test(t, a_new_directory_around_an_open_file, 0, 4);
     tcase_add_test(t, a_new_directory_around_what_is_refused);
+    tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
     tcase_add_test(t, a_name_that_somebody_else_has);
