@@ -68,6 +68,7 @@ struct cache {
         struct failure write_failure, read_failure;
         struct waiter *wake_list, **wake_tail; /* taken off their queues, to be woken */
         int64_t pass_ns; /* CLOCK_MONOTONIC; when the scheduler looks next, at the latest */
+        int64_t pass_took_ns; /* how long it last looked */
     };
 };
 
@@ -110,12 +111,18 @@ void scheduler_kick_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The scheduler looks when something is due at `due_ns`, or a few milliseconds later, together
  * with what else is due by then. */
 void scheduler_kick_at_locked(struct cache *c, int64_t due_ns) REQUIRES(cache_mutex);
+/* The scheduler looks a while later, the longer the longer a look takes: for an attempt that
+ * failed. Where nothing comes to the store its failures have all that is owed looked at, which
+ * is to take a small part of a processor however much it is. */
+void scheduler_kick_late_locked(struct cache *c) REQUIRES(cache_mutex);
 /* Begins a request to the store. It ends in time, or with the mount. */
 void cache_op(struct cache *c, struct op *op);
 /* cache_op() with another time than that of the store. */
 void cache_op_within(struct cache *c, struct op *op, int64_t timeout_ns);
 /* Tells a state change to the file's waiters, flushers and the scheduler. */
 void progress_locked(struct cache *c) REQUIRES(cache_mutex);
+/* The same when an attempt has failed. */
+void progress_failed_locked(struct cache *c) REQUIRES(cache_mutex);
 /* progress_locked() without the scheduler. */
 void progress_tell_locked(struct cache *c) REQUIRES(cache_mutex);
 

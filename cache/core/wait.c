@@ -12,6 +12,11 @@
  * that come due within this time. */
 #define PASS_NS (4 * NS_PER_MS)
 
+/* A pass for attempts that failed comes so many times later as the last one took, and no later
+ * than this. */
+#define LATE_SHARE   16
+#define LATE_MOST_NS (200 * NS_PER_MS)
+
 /* The lock gets its name here, so clang does not check these three. */
 NO_THREAD_SAFETY void ns_read(struct cache *c)
 {
@@ -193,6 +198,15 @@ void scheduler_kick_at_locked(struct cache *c, int64_t due_ns)
     pass_by_locked(c, (due_ns / PASS_NS + 1) * PASS_NS);
 }
 
+void scheduler_kick_late_locked(struct cache *c)
+{
+    int64_t took_ns = c->pass_took_ns;
+    int64_t late_ns = took_ns < LATE_MOST_NS / LATE_SHARE ? took_ns * LATE_SHARE : LATE_MOST_NS;
+
+    cache_assert_locked(c);
+    scheduler_kick_at_locked(c, clock_mono_ns() + (late_ns > PASS_NS ? late_ns : PASS_NS));
+}
+
 void progress_tell_locked(struct cache *c)
 {
     cache_assert_locked(c);
@@ -206,4 +220,11 @@ void progress_locked(struct cache *c)
     cache_assert_locked(c);
     progress_tell_locked(c);
     scheduler_kick_locked(c);
+}
+
+void progress_failed_locked(struct cache *c)
+{
+    cache_assert_locked(c);
+    progress_tell_locked(c);
+    scheduler_kick_late_locked(c);
 }

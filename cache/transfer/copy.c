@@ -382,8 +382,10 @@ static void run_copying(struct task *task)
     if (r < 0) {
         copy_note_refusal_locked(k, r);
         owed_failed_locked(c, &k->intent->debt, r, op.why);
+        progress_failed_locked(c);
+    } else {
+        progress_locked(c);
     }
-    progress_locked(c);
     cache_check_locked(c);
     cache_unlock(c);
     if (r < 0)

@@ -187,7 +187,10 @@ static void run_dir(struct task *task)
     LL_DELETE(c->transfer->dir_jobs, j);
     c->transfer->dir_uploads_running--;
     c->transfer->volumes[j->volume].markers--;
-    progress_locked(c);
+    if (r < 0)
+        progress_failed_locked(c);
+    else
+        progress_locked(c);
     node_unref_locked(c, j->node);
     cache_unlock(c);
     attrs_release(&j->attrs);

@@ -251,6 +251,7 @@ static void run_removal(struct task *task)
     int64_t began_ns = clock_mono_ns();
     uint64_t seqs[BATCH_MAX];
     int errs[BATCH_MAX];
+    bool any = false; /* was removed */
     size_t n = 0;
     struct op op;
 
@@ -272,6 +273,7 @@ static void run_removal(struct task *task)
             give_up(c, r->v[i], errs[i], removal_why(r, i, errs[i]));
             errs[i] = 0;
         }
+        any = any || errs[i] == 0;
         if (errs[i] == 0 && !again[i])
             seqs[n++] = r->v[i]->seq;
     }
@@ -296,7 +298,10 @@ static void run_removal(struct task *task)
     }
     c->queue->removals_running--;
     c->transfer->volumes[r->volume].removals--;
-    progress_locked(c);
+    if (any)
+        progress_locked(c);
+    else
+        progress_failed_locked(c);
     cache_unlock(c);
     for (size_t i = 0; i < r->n; i++)
         free(r->why[i]);

@@ -237,7 +237,7 @@ static void start_kind_locked(struct pass *p, const struct starter *s) REQUIRES(
         s->end(p);
 }
 
-void upload_ended_locked(struct cache *c)
+void upload_ended_locked(struct cache *c, bool failed)
 {
     int64_t now = clock_mono_ns(), next = now;
     struct pass p = {.cache = c, .now_ns = now, .next_ns = &next, .own = true};
@@ -248,7 +248,9 @@ void upload_ended_locked(struct cache *c)
     if (!c->stopping)
         start_kind_locked(&p, &file_starter);
     /* Removals and renames wait for uploads; what else may come next can do so with others. */
-    if (row_first(c))
+    if (failed)
+        scheduler_kick_late_locked(c);
+    else if (row_first(c))
         scheduler_kick_locked(c);
     else
         scheduler_kick_at_locked(c, now);
@@ -304,8 +306,10 @@ static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
             looked = now;
         }
         /* Whoever ends the mount waits for what runs, and for nothing that begins later. */
+        int64_t begun = clock_mono_ns();
         if (!c->stopping)
             pass_locked(c, now, &next);
+        c->pass_took_ns = clock_mono_ns() - begun;
         cache_check_locked(c);
         cache_unlock(c);
         ns_done(c);

@@ -291,7 +291,10 @@ static void run_ending(struct task *task)
         session_gone(c, s);
     cache_lock(c);
     c->transfer->sessions_ending--;
-    progress_locked(c);
+    if (r < 0)
+        progress_failed_locked(c);
+    else
+        progress_locked(c);
     cache_unlock(c);
     free(e);
 }

@@ -211,8 +211,10 @@ extern const struct order_world on_its_way;
 /* How many passes were made so far: for tests. */
 extern atomic_ullong passes_made;
 #endif
-/* For an uploader that has ended an upload: starts the next one that is due. ns is held. */
-void upload_ended_locked(struct cache *c) REQUIRES_SHARED(cache_ns) REQUIRES(cache_mutex);
+/* For an uploader that has ended an upload, which `failed` or not: starts the next one that is
+ * due. ns is held. */
+void upload_ended_locked(struct cache *c, bool failed) REQUIRES_SHARED(cache_ns)
+    REQUIRES(cache_mutex);
 /* Whether the file has to wait: a full disk cut it off, it is half (format.md, 3), or an
  * earlier request may still arrive at the name. Asked when the file is chosen, and once more
  * after it was looked at. */

@@ -514,7 +514,7 @@ static void finish(struct job *j, int r, const char *why)
     else /* with its name it lost what says that the store still has it */
         upload_forget(j);
     file_lru_add_locked(c, n->file);
-    upload_ended_locked(c);
+    upload_ended_locked(c, r < 0 && r != CHANGED);
     if (!dropped)
         node_unref_locked(c, n);
     cache_check_locked(c);

@@ -235,6 +235,36 @@ START_TEST(the_scheduler_looks_soon_and_not_for_each)
 }
 END_TEST
 
+/* After a failure it looks later than at once, the longer a look takes the later, and at most
+ * for a moment; something else that asks is not put off. */
+START_TEST(the_scheduler_looks_late_for_failures)
+{
+    static const struct {
+        int64_t took_ns, least_ns, most_ns;
+    } looks[] = {
+        {0, 4 * NS_PER_MS, 8 * NS_PER_MS},
+        {2 * NS_PER_MS, 32 * NS_PER_MS, 36 * NS_PER_MS},
+        {INT64_MAX, 200 * NS_PER_MS, 204 * NS_PER_MS},
+    };
+
+    cache_lock(c);
+    for (size_t i = 0; i < ARRAY_SIZE(looks); i++) {
+        c->pass_ns = INT64_MAX;
+        c->pass_took_ns = looks[i].took_ns;
+        int64_t began_ns = clock_mono_ns();
+        progress_failed_locked(c);
+        int64_t first = c->pass_ns;
+        ck_assert_int_ge(first, began_ns + looks[i].least_ns);
+        ck_assert_int_le(first, clock_mono_ns() + looks[i].most_ns);
+        progress_failed_locked(c);
+        ck_assert_int_eq(c->pass_ns, first); /* together */
+        progress_locked(c);
+        ck_assert_int_eq(c->pass_ns, 0);
+    }
+    cache_unlock(c);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 START_TEST(pauses_double_up_to_a_minute)
@@ -348,6 +378,7 @@ int main(void)
     tcase_add_test(t, progress_wakes_flushers_and_writers);
     tcase_add_test(t, each_is_woken_or_taken_back_once);
     tcase_add_test(t, the_scheduler_looks_soon_and_not_for_each);
+    tcase_add_test(t, the_scheduler_looks_late_for_failures);
     tcase_add_test(t, pauses_double_up_to_a_minute);
     tcase_add_test(t, pauses_differ_up_to_the_longest);
     tcase_add_test(t, the_last_failure_is_kept);
