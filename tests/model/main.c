@@ -35,11 +35,11 @@ static const char *const points[] = {
     "rename-mirror",        "rename-noted",       "rename-row",       "renamedir-copied",
     "renamedir-native",     "renamedir-noted",    "rmdir-mirror",     "rmdir-row",
     "setattr-stamped",      "truncate-complete",  "truncate-emptied", "truncate-stamped",
-    "unlink-mirror",        "unlink-row",         "upload-committed", "upload-keys",
-    "upload-stamped",       "utimens-moved",      "upload-looked",    "link-ready",
-    "create-placed",        "truncate-placed",    "exchange-placed",  "session-noted",
-    "session-begun",        "upload-session",     "session-resumed",  "upload-parts",
-    "session-committed",    "session-ended",
+    "upload-leased",        "unlink-mirror",      "unlink-row",       "upload-committed",
+    "upload-keys",          "upload-stamped",     "utimens-moved",    "upload-looked",
+    "link-ready",           "create-placed",      "truncate-placed",  "exchange-placed",
+    "session-noted",        "session-begun",      "upload-session",   "session-resumed",
+    "upload-parts",         "session-committed",  "session-ended",
 };
 
 static unsigned reached[ARRAY_SIZE(points)]; /* how often a process died there */
