@@ -199,6 +199,70 @@ int copy_latest(struct cache *c, struct op *op, struct place from, char **etag, 
                                   c->store->url, from.key, to.key);
 }
 
+/* The attributes that the thing owes, and the version of it that is known at its old place,
+ * heap; 1: it owes none alone. */
+static int owed_attributes(struct copying *k, const char *from, const char *to,
+                           const char *listed, struct attrs *ret, char **ret_etag)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    cache_lock(c);
+    struct node *n = copy_reader_locked(c, k->intent, from, to, &e);
+    const bool owes = n && n->file && e->dirty && n->file->state != FILE_DIRTY &&
+                      etag_known(&e->etag) && !(listed && etag_is(&e->etag, listed));
+    int r = owes ? node_attrs_locked(n, ret) : 1;
+    if (r == 0 && !(*ret_etag = etag_dup(&e->etag)))
+        r = -ENOMEM;
+    cache_unlock(c);
+    return r;
+}
+
+/* What the attributes made of the version that is known. */
+static void note_repeated(struct copying *k, const char *from, const char *to, const char *etag,
+                          const char *now)
+{
+    struct cache *c = k->cache;
+    struct entry *e = NULL;
+
+    cache_lock(c);
+    struct node *n = copy_reader_locked(c, k->intent, from, to, &e);
+    if (n && n->file && etag_is(&e->etag, etag)) {
+        struct file *f = n->file;
+        const struct stamp_key *record = stamp_keys_find(&f->keys, place_of_path(from).key);
+        entry_version_went_on_locked(e, now);
+        if (record && !stamp_key_is_expected(record))
+            (void)stamp_keys_set(&f->keys, place_of_path(from).key, now, f->clean_mtime_ns,
+                                 f->clean_size);
+    }
+    cache_unlock(c);
+}
+
+int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, const char *to,
+                           const char *listed)
+{
+    const struct place at = place_of_path(from);
+    struct cache *c = k->cache;
+    struct object obj = {0};
+    struct attrs attrs = {0};
+    auto_free char *etag = NULL;
+
+    if (store_can(c->store, at.key, STORE_ORIGIN) ||
+        !store_can(c->store, at.key, STORE_ATTRS | STORE_IF_MATCH))
+        return 0;
+    int r = owed_attributes(k, from, to, listed, &attrs, &etag);
+    if (r == 0)
+        r = store_set_attributes(c->store, op, at.key, etag, &attrs, &obj);
+    if (op->left_behind)
+        doubt_copy(c, at);
+    if (r == 0)
+        note_repeated(k, from, to, etag, obj.etag);
+    attrs_release(&attrs);
+    object_release(&obj);
+    /* It is not that version; or they are refused, as they were before. */
+    return r > 0 || r == -ESTALE || r == -ENOENT || refusal_is_one(r) ? 0 : r;
+}
+
 /* Whether the removal takes away what is there, as far as that is known. */
 static bool takes(const struct intent *removal, const char *there, bool own)
 {
@@ -294,9 +358,12 @@ static int copy_file(struct copying *k, struct op *op)
     struct cache *c = k->cache;
     bool native = store_can(c->store, place_of_path(k->from).key, STORE_RENAME);
     bool useless = overwritten(c, k);
+    int r = native || useless ? 0 : copy_repeat_attributes(k, op, k->from, k->to, NULL);
+    if (r < 0)
+        return r;
     auto_free char *copied = known_version(k), *known = copied ? strdup(copied) : NULL;
     struct object obj = {0};
-    int r = !known ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
+    r = !known ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
     bool gone = r == -ENOENT;
 
     crash_point("rename-copied");

@@ -103,6 +103,13 @@ void copy_forget_version_locked(struct copying *k, const char *from, const char 
 /* Asks which version is there, and whether this cache put it, by an upload that ended when the
  * name had been given away. */
 int copy_ask_version(struct cache *c, struct op *op, struct place at, char **etag, bool *own);
+/* Where the store keeps no origins: sends the attributes that the thing owes, if it owes
+ * nothing else, to its old place. They may have been sent there before, without an answer, and
+ * have made another version of it: only the store can tell that one from somebody else's.
+ * Nothing is sent where `listed`, which may be NULL, is the version that is known. 0, also
+ * where somebody else's is there, or a negative errno. */
+int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, const char *to,
+                           const char *listed);
 /* Says that the cache itself failed, whatever op->why said before. */
 int copy_not_noted(struct op *op, const char *from, const char *to, int err);
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then

@@ -122,9 +122,11 @@ static int copy_item_file(struct copying *k, struct item *it, struct op *op)
     const struct place from = place_of_path(it->from);
     struct cache *c = k->cache;
     struct object obj = {0};
+    int r = copy_repeat_attributes(k, op, it->from, it->to, it->etag);
     bool ask = copy_is_meant_otherwise(k, it->to, it->etag);
-    int r = ask ? copy_ask_version(c, op, from, &it->etag, &it->own) : 0;
 
+    if (r == 0 && ask)
+        r = copy_ask_version(c, op, from, &it->etag, &it->own);
     if (r == 0)
         r = copy_latest(c, op, from, &it->etag, &it->own, place_of_path(it->to), &obj);
     if (r == 0) {

@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct driven d;
@@ -25,6 +27,9 @@ static atomic_bool hold_renames, rename_waits;
 static atomic_bool lost_removals, f_goes, copy_waits;
 static atomic_bool versions_change; /* with attributes, and copies, as of objects in parts */
 static atomic_uint questions;
+static void (*_Atomic unanswered)(
+    void);        /* what is done, once, before attributes are answered */
+static bool dies; /* then, and else the answer is lost */
 
 /* The content tells the version here. */
 static int64_t change_version(struct call *c)
@@ -70,7 +75,15 @@ static int64_t around(struct layer *l, struct call *c)
     int64_t r = call_next(c);
     if (r == 0 && atomic_load(&versions_change))
         r = change_version(c);
-    return r;
+    void (*meanwhile)(void) =
+        c->kind == CALL_SETATTR ? atomic_exchange(&unanswered, NULL) : NULL;
+    if (!meanwhile)
+        return r;
+    meanwhile();
+    if (dies)
+        (void)raise(SIGKILL);
+    object_release(c->ret_obj);
+    return op_fail(c->op, -EIO, "attributes of %s: a lost answer", c->key);
 }
 
 static void start(void)
@@ -474,6 +487,107 @@ START_TEST(a_store_that_renames_is_not_asked_again_and_again)
 }
 END_TEST
 
+/* ---- a new time of which no answer came ---- */
+
+#define TIME_SET_NS (INT64_C(1500000000) * NS_PER_SEC + 123456789)
+
+static const struct move {
+    const char *from, *to, *then; /* where the file is then */
+    int (*make)(struct driven *d, const char *from, const char *to);
+} moves[] = {
+    {"d/f", "g", "g", driven_rename},
+    {"d", "e/d", "e/d/f", driven_rename},
+    {"d/f", "e", "e", driven_exchange},
+};
+static const struct move *move;
+
+static void move_and_change_mode(void)
+{
+    ck_assert_int_eq(move->make(&d, move->from, move->to), 0);
+    ck_assert_int_eq(driven_chmod(&d, move->then, 0640), 0);
+}
+
+static void replace_and_move(void)
+{
+    driven_store(&d, "d/f", "theirs", 6);
+    move_and_change_mode();
+}
+
+static void move_before_the_answer(void (*meanwhile)(void))
+{
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "e"), 0);
+    driven_put(&d, "d/f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    (void)usleep(100000); /* its time is old enough to prove that it is unchanged */
+    atomic_store(&unanswered, meanwhile);
+    ck_assert_int_eq(driven_utimens(&d, "d/f", TIME_SET_NS), 0);
+}
+
+static void move_and_be_killed(void)
+{
+    int status = 0;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        move_before_the_answer(move_and_change_mode);
+        (void)sleep(20);
+        _exit(1);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "status %x", status);
+}
+
+/* The folder has the new time, and so another version than the one that is known here. What is
+ * copied to the new name is ours nevertheless, and gets the mode. */
+START_TEST(moved_before_a_new_time_is_answered)
+{
+    struct stat st;
+
+    start();
+    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
+    move = &moves[_i / 2];
+    dies = _i % 2;
+    if (dies) {
+        move_and_be_killed();
+        driven_mount(&d);
+    } else {
+        move_before_the_answer(move_and_change_mode);
+        DRIVEN_WAIT(!atomic_load(&unanswered));
+    }
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    driven_shows(&d, move->then, "old");
+    ck_assert_int_eq(driven_stat(&d, move->then, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0640);
+    ck_assert_int_eq(st.st_mtim.tv_sec * NS_PER_SEC + st.st_mtim.tv_nsec, TIME_SET_NS);
+    driven_release(&d);
+}
+END_TEST
+
+/* What another node put there meanwhile is not what the new time made. */
+START_TEST(replaced_and_moved_before_a_new_time_is_answered)
+{
+    struct stat st;
+
+    start();
+    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
+    move = &moves[_i];
+    dies = false;
+    move_before_the_answer(replace_and_move);
+    DRIVEN_WAIT(!atomic_load(&unanswered));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    driven_shows(&d, move->then, "theirs");
+    ck_assert_int_eq(driven_stat(&d, move->then, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0644);
+    ck_assert_int_ne(st.st_mtim.tv_sec, TIME_SET_NS / NS_PER_SEC);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_rename_between");
@@ -490,6 +604,9 @@ int main(void)
     tcase_add_loop_test(t, removed_as_a_rename_is_noted, 0, 2);
     tcase_add_test(t, a_time_comes_before_its_directory_is_renamed);
     tcase_add_loop_test(t, chmod_around_a_rename_and_killed, 0, 5);
+    tcase_add_loop_test(t, moved_before_a_new_time_is_answered, 0, 2 * (int)ARRAY_SIZE(moves));
+    tcase_add_loop_test(t, replaced_and_moved_before_a_new_time_is_answered, 0,
+                        (int)ARRAY_SIZE(moves));
     suite_add_tcase(s, t);
     return suite_run(s);
 }
