@@ -77,7 +77,7 @@ static void lost_locked(struct job *j, struct entry *e) REQUIRES(cache_ns, cache
               c->store->url, j->path, c->mirror.dir, j->path);
     c->transfer->kept_files++;
     origin_resolved(c, j->at);
-    if (!has_other_names(n)) /* else what is written is under those */
+    if (!has_other_names(n))       /* else what is written is under those */
         n->flags |= NODE_REPLACED; /* who is about to open it looks the name up once more */
     n->nlink--;
     n->file->losses++;
