@@ -35,8 +35,9 @@ void copy_source_locked(struct cache *c, struct entry *e, struct place from, str
         e->source = place_take(&moved);
 }
 
-/* Whether what `i` moves out of a directory came there with `done`, an earlier one: not what
- * was made under the old name later. */
+/* Whether `i` moves something out of what `done`, an earlier one, brought, or something that
+ * was made there since. What was made at a name that another rename had left has its place with
+ * the directory around that name, so that directory is what counts. */
 static bool came_with(struct intent *done, struct intent *i) REQUIRES(cache_mutex)
 {
     auto_free char *at = strdup(i->from);
@@ -44,8 +45,10 @@ static bool came_with(struct intent *done, struct intent *i) REQUIRES(cache_mute
     for (struct intent *j = row_prev(i); at && (j = row_over_until(j, at)); j = row_prev(j)) {
         if (j->seq <= done->seq)
             break;
-        if (intent_backward(j, &at) == INTENT_LEFT)
-            return false;
+        if (intent_backward(j, &at) != INTENT_LEFT)
+            continue;
+        free(at);
+        at = path_parent(j->from);
     }
     return at && path_below(done->to, at);
 }

@@ -341,6 +341,59 @@ START_TEST(a_symlink_and_an_empty_directory)
 }
 END_TEST
 
+/* How a new directory comes to a name that something stored has left, below a directory that
+ * the store has elsewhere still. */
+static void make_dir_at_left_name(struct driven *d, int way)
+{
+    if (way == 0) {
+        ck_assert_int_eq(driven_mkdir(d, "left"), 0);
+        ck_assert_int_eq(driven_exchange(d, "moved/f", "left"), 0);
+        return;
+    }
+    ck_assert_int_eq(driven_rename(d, "moved/f", "left"), 0);
+    ck_assert_int_eq(driven_mkdir(d, "moved/f"), 0);
+}
+
+/* What was made where something else had been has its place with the directory around it, until
+ * the store has moved that. Then it is listed where it is, and all of it is there. */
+START_TEST(made_where_another_was_and_moved)
+{
+    /* Another directory was there, and what is moved lay below the new one. */
+    const bool below = _i % 6 >= 3;
+    const int way = _i % 3;
+    struct driven d;
+
+    start(&d, (enum kind_of_store)(_i / 6));
+    d.config.list_timeout_ns = 0;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    if (below)
+        ck_assert_int_eq(driven_mkdir(&d, "dir/f"), 0);
+    driven_put(&d, below ? "dir/f/old" : "dir/f", FILE_OLD, strlen(FILE_OLD));
+    driven_put(&d, "two", TWO, strlen(TWO));
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&gate.closed, true);
+    ck_assert_int_eq(driven_rename(&d, "dir", "moved"), 0);
+    make_dir_at_left_name(&d, way);
+    ck_assert_int_eq(driven_mkdir(&d, "moved/f/sub"), 0);
+    driven_put(&d, "moved/f/sub/one", ONE, strlen(ONE));
+    if (way == 1) /* it brings the directory to the store, too */
+        ck_assert_int_eq(driven_rename(&d, "two", "moved/f/sub/two"), 0);
+    if (way == 2) { /* nobody knows what a mount that was killed had sent */
+        driven_unmount(&d);
+        driven_mount(&d);
+    }
+    ck_assert_int_eq(driven_rename(&d, below ? "moved/f/sub" : "moved/f", "to"), 0);
+    atomic_store(&gate.closed, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    (void)usleep(300000); /* what was listed is believed no more */
+    driven_shows(&d, below ? "to/one" : "to/sub/one", ONE);
+    ck_assert_int_eq(driven_list(&d, below ? "to" : "to/sub"), way == 1 ? 2 : 1);
+    driven_shows(&d, below ? "left/old" : "left", FILE_OLD);
+    is_over(&d);
+}
+END_TEST
+
 START_TEST(what_is_inside_stays)
 {
     struct driven d;
@@ -529,6 +582,7 @@ int main(void)
     tcase_add_loop_test(tc, pending_changes_move_along, 0, STORES);
     tcase_add_loop_test(tc, one_side_is_new, 0, STORES * 4);
     tcase_add_loop_test(tc, a_symlink_and_an_empty_directory, 0, STORES * 2);
+    tcase_add_loop_test(tc, made_where_another_was_and_moved, 0, STORES * 6);
     tcase_add_test(tc, what_is_inside_stays);
     tcase_add_loop_test(tc, hidden_names_hold_the_directory, 0, 3);
     tcase_add_test(tc, hidden_names_are_not_replaced);
