@@ -15,10 +15,10 @@
 struct look {
     struct cache *cache;
     struct waiter *waiter;
-    bool first;   /* of this waiter: what failed before is tried again at once */
-    bool pending; /* something is owed */
-    bool in_vain; /* a removal is owed that may wait for ever */
-    int error;    /* negative errno of an attempt since the first look; 0 none */
+    bool first;       /* of this waiter: what failed before is tried again at once */
+    bool pending;     /* something is owed */
+    unsigned in_vain; /* removals that are owed, and may wait for ever */
+    int error;        /* negative errno of an attempt since the first look; 0 none */
     const struct intent *removal; /* the last one that is waited for; NULL none */
 };
 
@@ -81,7 +81,7 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
     if (!moved_file_comes(l, i))
         return;
     if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
-        l->in_vain = true;
+        l->in_vain++;
         return;
     }
     /* An earlier intention may remove what is in its way: it is tried again by itself. Without
@@ -218,6 +218,26 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 
 /* ---- directories ---- */
 
+/* What goes before a marker that is waited for is waited for, too: it may fail, which the
+ * marker does not before its turn. */
+static bool owed_before_marker(void *look, struct intent *i) REQUIRES(cache_mutex)
+{
+    owed_intent(look, i);
+    return false; /* the next one */
+}
+
+/* Whether what goes before the directory at the store comes to an end; if not, that is the
+ * answer. A name in it that comes waits for less than a marker. */
+static bool turn_comes(struct look *l, struct node *dir, const char *path) REQUIRES(cache_mutex)
+{
+    unsigned in_vain = l->in_vain;
+
+    if (!dir_goes_itself_locked(l->cache, dir, path))
+        return true;
+    (void)marker_waits_for_row_locked(l->cache, path, owed_before_marker, l);
+    return l->in_vain == in_vain;
+}
+
 /* It is owed also when names stand for it that do not come by themselves, or may fail. */
 static void look_at_marker(struct look *l, struct node *n) REQUIRES(cache_mutex)
 {
@@ -234,8 +254,9 @@ static void look_at_marker(struct look *l, struct node *n) REQUIRES(cache_mutex)
     }
     if (!debt_is_queued(&d->debt)) /* no store has directories there */
         return;
-    owed(l, &d->debt, false);
     debt_want(&d->debt, true);
+    if (turn_comes(l, n, path))
+        owed(l, &d->debt, false);
 }
 
 /* Those that are owed no more, since names in them were to stand for them. */
@@ -280,7 +301,7 @@ int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
     if (r < 0)
         return r;
     look_at_files(&l, dir);
-    look_at_barrier(&l);
     look_at_markers(&l, dir);
+    look_at_barrier(&l);
     return look_end(&l);
 }

@@ -152,6 +152,32 @@ bool order_row_blocks_upload(struct cache *c, const char *path, bool dir)
     return row_blocks((struct upload_ask){.cache = c, .path = path, .dir = dir});
 }
 
+struct marker_ask {
+    struct cache *cache;
+    const char *path;
+    bool (*is)(void *arg, struct intent *i);
+    void *arg;
+};
+
+/* The directory that had the name before goes first, failed or not. */
+static bool holds_marker(void *arg, struct intent *i) REQUIRES(cache_mutex)
+{
+    const struct marker_ask *m = arg;
+    bool had_name = i->kind == INTENT_RMDIR && strcmp(i->from, m->path) == 0;
+
+    return (had_name || blocks_upload(m->cache, i, m->path, true)) && m->is(m->arg, i);
+}
+
+bool marker_waits_for_row_locked(struct cache *c, const char *path,
+                                 bool (*is)(void *arg, struct intent *i), void *arg)
+{
+    struct marker_ask m = {.cache = c, .path = path, .is = is, .arg = arg};
+    const struct row_ask ask = {.sets = ROWS_ALL, .path = path, .is = holds_marker, .arg = &m};
+
+    cache_assert_locked(c);
+    return row_touching_locked(c, &ask);
+}
+
 /* Whether the intention has to wait for `first`, which comes before it. */
 static bool follows(const struct intent *i, const struct intent *first) REQUIRES(cache_mutex)
 {

@@ -346,6 +346,11 @@ enum order order_of_upload_locked(struct cache *c, const char *path, bool conten
 /* ...and of what a directory is at the store, this one. */
 enum order order_of_marker_locked(struct cache *c, const char *path, unsigned volume,
                                   const struct order_world *w) REQUIRES(cache_mutex);
+/* Whether a row of which `is` is true keeps the marker of the directory back. `is` changes no
+ * row's path, and adds and removes none. */
+bool marker_waits_for_row_locked(struct cache *c, const char *path,
+                                 bool (*is)(void *arg, struct intent *i), void *arg)
+    REQUIRES(cache_mutex);
 /* Looks which intentions have been failing since before `since_ns` (CLOCK_MONOTONIC), or wait
  * for such a one. Whether there are any. */
 bool intents_look_stuck_locked(struct cache *c, int64_t since_ns) REQUIRES(cache_mutex);

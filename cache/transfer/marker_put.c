@@ -353,6 +353,12 @@ static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
+bool dir_goes_itself_locked(struct cache *c, struct node *dir, const char *path)
+{
+    cache_assert_locked(c);
+    return needs_marker(c, dir, path) || (is_awaited(dir) && !child_comes(c, dir));
+}
+
 static void stamp_later_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));

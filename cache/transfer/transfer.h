@@ -29,6 +29,10 @@ int fetch_complete_locked(struct cache *c, struct node *n, struct waiter *w)
 /* ---- marker_put.c ---- */
 /* How long a directory's time waits for the names in it before they are looked at again. */
 #define NAMES_NS (100 * NS_PER_MS)
+/* Whether the store is told of the directory, which is at `path`, by itself, as far as is known
+ * now: no name in it stands for it, or comes to do so. */
+bool dir_goes_itself_locked(struct cache *c, struct node *dir, const char *path)
+    REQUIRES(cache_mutex);
 
 /* ---- pin.c ---- */
 /* Loads the pins of earlier mounts. 0 or a negative errno. */

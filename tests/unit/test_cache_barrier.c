@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -307,6 +308,7 @@ static void remove_behind(struct churn *churn, enum durability durability)
     d.config.retry_ns = 20 * NS_PER_MS;
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "d/n"), 0);
     driven_put(&d, "d/first", "1", 1);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_unmount(&d);
@@ -330,6 +332,33 @@ START_TEST(nobody_waits_as_long_as_that_goes_on)
     ck_assert_int_eq(r, -EBUSY);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "d/first", NULL);
+    driven_release(&d);
+}
+END_TEST
+
+static const char *const synced_dirs[] = {"d", "d/n"};
+
+/* Nor for a new directory around an open file, whose marker comes after the removal of what had
+ * its name. */
+START_TEST(nobody_waits_for_a_directory_behind_such_a_removal)
+{
+    const char *dir = synced_dirs[_i];
+    struct handle *h = NULL;
+    struct churn churn;
+
+    remove_behind(&churn, DURABILITY_STORE);
+    ck_assert_int_eq(driven_rmdir(&d, "d/n"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "d/n"), 0);
+    ck_assert_int_eq(driven_open(&d, "d/n/f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(pthread_create(&churn.thread, NULL, come_and_go, &churn), 0);
+    int r = driven_fsyncdir(&d, dir);
+    atomic_store(&churn.stop, true);
+    ck_assert_int_eq(pthread_join(churn.thread, NULL), 0);
+    ck_assert_int_eq(r, -EBUSY);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "d/first", NULL);
+    driven_stores(&d, "d/n/f", "");
     driven_release(&d);
 }
 END_TEST
@@ -376,6 +405,7 @@ int main(void)
     tcase_add_loop_test(t, what_is_renamed_waits_for_the_third, 0, 2);
     tcase_add_loop_test(t, what_is_renamed_does_so_in_the_next_mount, 0, 2);
     tcase_add_loop_test(t, nobody_waits_as_long_as_that_goes_on, 0, 2);
+    tcase_add_loop_test(t, nobody_waits_for_a_directory_behind_such_a_removal, 0, 2);
     tcase_add_loop_test(t, what_takes_its_place_is_waited_for, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);

@@ -8,6 +8,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +64,35 @@ static uint64_t kept_files(struct driven *d)
 
     cache_get_stats(d->cache, &s);
     return s.kept_files;
+}
+
+struct syncing {
+    struct driven *d;
+    const char *path;
+    pthread_t thread;
+    atomic_bool ended;
+    int r;
+};
+
+static void *sync_it(void *arg)
+{
+    struct syncing *s = arg;
+
+    s->r = driven_fsyncdir(s->d, s->path);
+    atomic_store(&s->ended, true);
+    return NULL;
+}
+
+/* What fsync() of the directory answers, which may not take for ever. */
+static int synced(struct driven *d, const char *path)
+{
+    static struct syncing s;
+
+    s = (struct syncing){.d = d, .path = path};
+    ck_assert_int_eq(pthread_create(&s.thread, NULL, sync_it, &s), 0);
+    DRIVEN_WAIT(atomic_load(&s.ended));
+    ck_assert_int_eq(pthread_join(s.thread, NULL), 0);
+    return s.r;
 }
 
 /* ---- names ---- */
@@ -281,6 +311,30 @@ START_TEST(a_new_directory_around_what_does_not_come)
 }
 END_TEST
 
+/* Its marker comes after the row of what left it, though that is no name of who waits. */
+START_TEST(a_new_directory_behind_what_does_not_leave)
+{
+    struct handle *h = NULL;
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "p"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "p/n"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "p/n/y"), 0);
+    driven_put(&d, "p/n/y/k", "content", 7);
+    refuse(CALL_COPY, -EACCES);
+    ck_assert_int_eq(driven_rename(&d, "p/n/y", "z"), 0);
+    ck_assert_int_eq(driven_open(&d, "p/n/f", O_WRONLY | O_CREAT, &h), 0);
+    ck_assert_int_eq(synced(&d, _i ? "p/n" : "p"), -EACCES);
+    refuse(-1, 0);
+    ck_assert_int_eq(synced(&d, _i ? "p/n" : "p"), 0);
+    ck_assert(is_stored(&d, "p/n"));
+    driven_stores(&d, "p/n/f", NULL);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    driven_release(&d);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 static const struct {
@@ -377,6 +431,7 @@ int main(void)
     tcase_add_loop_test(t, a_new_directory_around_an_open_file, 0, 4);
     tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
+    tcase_add_loop_test(t, a_new_directory_behind_what_does_not_leave, 0, 2);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
     tcase_add_test(t, a_name_that_somebody_else_has);
