@@ -28,11 +28,12 @@ void copy_source_locked(struct cache *c, struct entry *e, struct place from, str
     if (!place_known(moved))
         return;
     place_free(&e->source);
-    entry_changed_locked(c, e);
     /* An entry in its directory's place needs no source of its own, and moves with it. */
     auto_place struct place inherited = entry_place(e);
     if (!place_known(inherited) || !place_same(inherited, moved))
         e->source = place_take(&moved);
+    /* Where it is brought on, it stands for no directory around it yet. */
+    entry_changed_locked(c, e);
 }
 
 /* Whether `i` moves something out of what `done`, an earlier one, brought, or something that

@@ -18,6 +18,9 @@ static struct {
     atomic_int err;
 } refused;
 
+static atomic_bool holds_copies;
+static atomic_int copies; /* that began */
+
 /* Changes take their time: who does not wait for them is told at once. */
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -27,7 +30,11 @@ static int64_t around(struct layer *l, struct call *c)
     (void)l;
     if (changes)
         (void)usleep(50000);
-    if ((int)c->kind == atomic_load(&refused.kind))
+    bool refuses = (int)c->kind == atomic_load(&refused.kind);
+    atomic_fetch_add(&copies, c->kind == CALL_COPY);
+    while (c->kind == CALL_COPY && atomic_load(&holds_copies))
+        (void)usleep(1000);
+    if (refuses)
         return op_fail(c->op, atomic_load(&refused.err), "%s refused", c->key);
     return call_next(c);
 }
@@ -311,6 +318,33 @@ START_TEST(a_new_directory_around_what_does_not_come)
 }
 END_TEST
 
+/* Not either when the store gets on with the way there. */
+START_TEST(a_new_directory_around_what_comes_half_the_way)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_put(&d, "f", "content", 7);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    atomic_store(&copies, 0);
+    atomic_store(&holds_copies, true);
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    DRIVEN_WAIT(atomic_load(&copies) == 1);
+    refuse(CALL_COPY, -EACCES);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    ck_assert_int_eq(driven_rename(&d, "g", "new/dir/f"), 0);
+    atomic_store(&holds_copies, false);
+    DRIVEN_WAIT(atomic_load(&copies) > 1);
+    ck_assert_int_eq(synced(&d, "new"), 0);
+    ck_assert(is_stored(&d, "new/dir"));
+    driven_stores(&d, "g", "content");
+    refuse(-1, 0);
+    ck_assert_int_eq(synced(&d, "new/dir"), 0);
+    driven_stores(&d, "new/dir/f", "content");
+    driven_release(&d);
+}
+END_TEST
+
 /* Its marker comes after the row of what left it, though that is no name of who waits. */
 START_TEST(a_new_directory_behind_what_does_not_leave)
 {
@@ -431,6 +465,7 @@ int main(void)
     tcase_add_loop_test(t, a_new_directory_around_an_open_file, 0, 4);
     tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
+    tcase_add_test(t, a_new_directory_around_what_comes_half_the_way);
     tcase_add_loop_test(t, a_new_directory_behind_what_does_not_leave, 0, 2);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
