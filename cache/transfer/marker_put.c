@@ -432,7 +432,10 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
     }
     auto_free char *path = node_path(n);
     bool needs = path && needs_marker(c, n, path), awaited = path && !needs && is_awaited(n);
-    if (path && (names_on_their_way(c, n, path) || (awaited && child_comes(c, n)))) {
+    /* A name that comes may be long on its way, and its end makes a pass. */
+    if (awaited && child_comes(c, n))
+        return true;
+    if (path && names_on_their_way(c, n, path)) {
         debt_set_due(d, p->now_ns + NAMES_NS);
         (void)debt_is_due(d, p->now_ns, p->next_ns);
     } else if (path && !needs && !awaited) {

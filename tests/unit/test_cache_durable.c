@@ -1,6 +1,7 @@
 /* cache/: with durability=store fsync() of a directory returns when the store has its names as
  * they are, and that of a file when its content is there under its name. */
 #include "cache/cache.h"
+#include "cache/transfer/transfer_impl.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
@@ -18,8 +19,8 @@ static struct {
     atomic_int err;
 } refused;
 
-static atomic_bool holds_copies;
-static atomic_int copies; /* that began */
+static atomic_bool holds_copies, holds_puts;
+static atomic_int copies_begun, puts_begun;
 
 /* Changes take their time: who does not wait for them is told at once. */
 static int64_t around(struct layer *l, struct call *c)
@@ -31,8 +32,11 @@ static int64_t around(struct layer *l, struct call *c)
     if (changes)
         (void)usleep(50000);
     bool refuses = (int)c->kind == atomic_load(&refused.kind);
-    atomic_fetch_add(&copies, c->kind == CALL_COPY);
+    atomic_fetch_add(&copies_begun, c->kind == CALL_COPY);
     while (c->kind == CALL_COPY && atomic_load(&holds_copies))
+        (void)usleep(1000);
+    atomic_fetch_add(&puts_begun, c->kind == CALL_PUT);
+    while (c->kind == CALL_PUT && atomic_load(&holds_puts))
         (void)usleep(1000);
     if (refuses)
         return op_fail(c->op, atomic_load(&refused.err), "%s refused", c->key);
@@ -86,6 +90,15 @@ static void *sync_it(void *arg)
     struct syncing *s = arg;
 
     s->r = driven_fsyncdir(s->d, s->path);
+    atomic_store(&s->ended, true);
+    return NULL;
+}
+
+static void *flush_it(void *arg)
+{
+    struct syncing *s = arg;
+
+    s->r = driven_flush(s->d);
     atomic_store(&s->ended, true);
     return NULL;
 }
@@ -326,15 +339,15 @@ START_TEST(a_new_directory_around_what_comes_half_the_way)
     begin(&d);
     driven_put(&d, "f", "content", 7);
     ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
-    atomic_store(&copies, 0);
+    atomic_store(&copies_begun, 0);
     atomic_store(&holds_copies, true);
     ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
-    DRIVEN_WAIT(atomic_load(&copies) == 1);
+    DRIVEN_WAIT(atomic_load(&copies_begun) == 1);
     refuse(CALL_COPY, -EACCES);
     ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
     ck_assert_int_eq(driven_rename(&d, "g", "new/dir/f"), 0);
     atomic_store(&holds_copies, false);
-    DRIVEN_WAIT(atomic_load(&copies) > 1);
+    DRIVEN_WAIT(atomic_load(&copies_begun) > 1);
     ck_assert_int_eq(synced(&d, "new"), 0);
     ck_assert(is_stored(&d, "new/dir"));
     driven_stores(&d, "g", "content");
@@ -344,6 +357,35 @@ START_TEST(a_new_directory_around_what_comes_half_the_way)
     driven_release(&d);
 }
 END_TEST
+
+#ifndef NDEBUG
+/* What comes may take hours, and asks for a pass when it is there. */
+START_TEST(a_new_directory_around_a_slow_upload_asks_for_few_passes)
+{
+    struct syncing s = {.path = "new"};
+    struct driven d;
+
+    begin(&d);
+    s.d = &d;
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_symlink(&d, "target", "new/f"), 0);
+    atomic_store(&puts_begun, 0);
+    atomic_store(&holds_puts, true);
+    ck_assert_int_eq(pthread_create(&s.thread, NULL, _i ? flush_it : sync_it, &s), 0);
+    DRIVEN_WAIT(atomic_load(&puts_begun) == 1);
+    (void)usleep(300000);
+    unsigned long long before = atomic_load(&passes_made);
+    (void)usleep(1500000);
+    unsigned long long passes = atomic_load(&passes_made) - before;
+    ck_assert_msg(passes <= 6, "%llu", passes);
+    ck_assert(!atomic_load(&s.ended) && !is_stored(&d, "new"));
+    atomic_store(&holds_puts, false);
+    ck_assert_int_eq(pthread_join(s.thread, NULL), 0);
+    ck_assert_int_eq(s.r, 0);
+    driven_release(&d);
+}
+END_TEST
+#endif
 
 /* Its marker comes after the row of what left it, though that is no name of who waits. */
 START_TEST(a_new_directory_behind_what_does_not_leave)
@@ -466,6 +508,9 @@ int main(void)
     tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
     tcase_add_test(t, a_new_directory_around_what_comes_half_the_way);
+#ifndef NDEBUG
+    tcase_add_loop_test(t, a_new_directory_around_a_slow_upload_asks_for_few_passes, 0, 2);
+#endif
     tcase_add_loop_test(t, a_new_directory_behind_what_does_not_leave, 0, 2);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
