@@ -259,6 +259,7 @@ void dir_unqueue_locked(struct cache *c, struct node *dir)
     /* What failed is not owed any more: it says nothing of what comes to be owed later. */
     debt_forgive(&d->debt);
     debt_want(&d->debt, false);
+    d->names_ns = 0;
     node_unref_locked(c, dir);
 }
 

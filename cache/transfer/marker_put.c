@@ -15,6 +15,9 @@
 #include <string.h>
 #include <utlist.h>
 
+/* How long who waits for a new directory waits for a file in it to settle. */
+#define SETTLES_NS (1 * NS_PER_SEC)
+
 struct dir_job {
     struct task task;
     struct dir_job *next GUARDED_BY(cache_mutex); /* in cache.dir_jobs */
@@ -336,6 +339,19 @@ static bool is_held(struct cache *c, struct entry *e) REQUIRES(cache_mutex)
                                             &on_its_way)) == ORDER_WAIT;
 }
 
+/* Whether the file is closed and rests, and goes in a moment: a marker that came before it
+ * would stay. Its time can be put off again and again, or be hours away. */
+static bool settles(struct cache *c, const struct entry *e) REQUIRES(cache_mutex)
+{
+    const struct file *f = e->node->dir ? NULL : e->node->file;
+    int64_t since_ns = e->parent->dir->names_ns, now = clock_mono_ns();
+
+    if (!f || f->debt.due_ns - now > SETTLES_NS || (since_ns && now - since_ns > SETTLES_NS))
+        return false;
+    return e->dirty && !e->scratch && debt_is_queued(&f->debt) && !f->staged &&
+           !f->write_handles && !f->short_write && !file_is_half_locked(c, e->node);
+}
+
 /* Whether a name in it comes that will stand for it, as far as is known now. */
 static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
@@ -344,7 +360,7 @@ static bool child_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (!comes(c, e))
+        if (!comes(c, e) && !settles(c, e))
             continue;
         const struct debt *d = e->node->dir ? &e->node->dir->debt : &e->node->file->debt;
         if (d->running || (!d->error && !is_held(c, e)))
@@ -433,8 +449,10 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
     auto_free char *path = node_path(n);
     bool needs = path && needs_marker(c, n, path), awaited = path && !needs && is_awaited(n);
     /* A name that comes may be long on its way, and its end makes a pass. */
-    if (awaited && child_comes(c, n))
+    if (awaited && child_comes(c, n)) {
+        n->dir->names_ns = n->dir->names_ns ? n->dir->names_ns : p->now_ns;
         return true;
+    }
     if (path && names_on_their_way(c, n, path)) {
         debt_set_due(d, p->now_ns + NAMES_NS);
         (void)debt_is_due(d, p->now_ns, p->next_ns);

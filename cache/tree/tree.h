@@ -101,10 +101,12 @@ struct dir {
         bool bare;       /* STAMP_BARE: it stays here, and nothing is owed for it: of no key of
                             its own, and the store may have nothing below it */
         bool has_marker; /* the store has an object or directory of its own for it */
-        bool stale_marker;    /* and that may be of an older directory, with other attributes */
-        bool mtime_set;       /* a user set its time, which the store must learn */
-        bool time_early;      /* it did, before names that are owed, and that move it there */
-        unsigned stat_misses; /* attributes asked one after the other: someone walks it */
+        bool stale_marker; /* and that may be of an older directory, with other attributes */
+        bool mtime_set;    /* a user set its time, which the store must learn */
+        bool time_early;   /* it did, before names that are owed, and that move it there */
+        int64_t names_ns; /* CLOCK_MONOTONIC; since when who waits for it waits for a name in it
+                             that comes; 0: not */
+        unsigned stat_misses;  /* attributes asked one after the other: someone walks it */
         uint64_t hidden_names; /* that its last listing had and no path can show */
         /* of the marker whose attributes are known, a hash of what a listing says of it; 0: it
          * has none, or may have changed since */

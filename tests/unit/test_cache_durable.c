@@ -358,6 +358,51 @@ START_TEST(a_new_directory_around_what_comes_half_the_way)
 }
 END_TEST
 
+/* What was closed goes in a moment, and no marker stays beside it; a store may refuse that.
+ * What leaves the directory is no matter then. */
+START_TEST(a_new_directory_around_a_closed_file)
+{
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "p"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "p/n"), 0);
+    if (_i) {
+        ck_assert_int_eq(driven_mkdir(&d, "p/n/y"), 0);
+        driven_put(&d, "p/n/y/k", "content", 7);
+        atomic_store(&copies_begun, 0);
+        refuse(CALL_COPY, -EACCES);
+        ck_assert_int_eq(driven_rename(&d, "p/n/y", "z"), 0);
+        DRIVEN_WAIT(atomic_load(&copies_begun) > 0);
+    } else {
+        refuse(CALL_MKDIR, -EACCES);
+    }
+    ck_assert_int_eq(driven_symlink(&d, "target", "p/n/s"), 0);
+    ck_assert_int_eq(synced(&d, "p"), 0);
+    ck_assert(is_stored(&d, "p/n/s"));
+    refuse(-1, 0);
+    driven_release(&d);
+}
+END_TEST
+
+/* Nobody waits for one that rests for an hour. */
+START_TEST(a_new_directory_around_a_file_that_rests)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_unmount(&d);
+    d.config.settle_ns = 3600 * NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "p"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "p/n"), 0);
+    ck_assert_int_eq(driven_symlink(&d, "target", "p/n/s"), 0);
+    ck_assert_int_eq(synced(&d, "p"), 0);
+    ck_assert(is_stored(&d, "p/n") && !is_stored(&d, "p/n/s"));
+    driven_release(&d);
+}
+END_TEST
+
 #ifndef NDEBUG
 /* What comes may take hours, and asks for a pass when it is there. */
 START_TEST(a_new_directory_around_a_slow_upload_asks_for_few_passes)
@@ -508,6 +553,8 @@ int main(void)
     tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
     tcase_add_test(t, a_new_directory_around_what_comes_half_the_way);
+    tcase_add_loop_test(t, a_new_directory_around_a_closed_file, 0, 2);
+    tcase_add_test(t, a_new_directory_around_a_file_that_rests);
 #ifndef NDEBUG
     tcase_add_loop_test(t, a_new_directory_around_a_slow_upload_asks_for_few_passes, 0, 2);
 #endif
