@@ -305,8 +305,13 @@ static bool is_stored(const struct entry *e) REQUIRES(cache_mutex)
                         : etag_known(&e->etag);
 }
 
-/* Whether a name in it stands for it at the store. A file that a rename is yet to bring does
- * not; a directory's rename is what a marker would wait for. */
+static bool stands(const struct entry *e) REQUIRES(cache_mutex)
+{
+    return is_stored(e) && !place_known(e->source);
+}
+
+/* Whether a name in it stands for it at the store. One that a rename is yet to bring does not:
+ * that may be refused for good. */
 static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
@@ -314,7 +319,7 @@ static bool child_is_stored(struct node *dir) REQUIRES(cache_mutex)
 
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
-        if (is_stored(e) && (e->node->dir || !place_known(e->source)))
+        if (stands(e))
             return true;
     }
     return false;
@@ -415,12 +420,12 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
     struct dir *d = dir->dir;
 
     cache_assert_locked(c);
-    if (d->bare && is_stored(e) && !place_known(e->source) && dir_dress_locked(dir))
+    if (d->bare && stands(e) && dir_dress_locked(dir))
         stamp_later_locked(c, dir);
     if (!d->new_here || d->debt.running)
         return;
     /* A waiter for the child finds that nothing is owed. */
-    auto_free char *path = is_stored(e) && !place_known(e->source) ? node_path(dir) : NULL;
+    auto_free char *path = stands(e) ? node_path(dir) : NULL;
     if (path && !needs_marker(c, dir, path))
         stands_locked(c, dir);
     else if (!debt_is_queued(&d->debt))

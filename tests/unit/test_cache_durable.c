@@ -432,6 +432,28 @@ START_TEST(a_new_directory_around_a_slow_upload_asks_for_few_passes)
 END_TEST
 #endif
 
+/* A directory that does not come stands for it no more than a file. */
+START_TEST(a_new_directory_around_a_directory_that_does_not_come)
+{
+    const char *synced_dir = _i ? "new/dir" : "new";
+    struct driven d;
+
+    begin(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "moves"), 0);
+    driven_put(&d, "moves/f", "content", 7);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    refuse(CALL_COPY, -EACCES);
+    ck_assert_int_eq(driven_rename(&d, "moves", "new/dir/moves"), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(synced(&d, synced_dir), -EACCES);
+    refuse(-1, 0);
+    ck_assert_int_eq(synced(&d, synced_dir), 0);
+    driven_stores(&d, "new/dir/moves/f", "content");
+    driven_release(&d);
+}
+END_TEST
+
 /* Its marker comes after the row of what left it, though that is no name of who waits. */
 START_TEST(a_new_directory_behind_what_does_not_leave)
 {
@@ -553,6 +575,7 @@ int main(void)
     tcase_add_test(t, a_new_directory_around_what_is_refused);
     tcase_add_loop_test(t, a_new_directory_around_what_does_not_come, 0, 3);
     tcase_add_test(t, a_new_directory_around_what_comes_half_the_way);
+    tcase_add_loop_test(t, a_new_directory_around_a_directory_that_does_not_come, 0, 2);
     tcase_add_loop_test(t, a_new_directory_around_a_closed_file, 0, 2);
     tcase_add_test(t, a_new_directory_around_a_file_that_rests);
 #ifndef NDEBUG
