@@ -29,8 +29,10 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
     const struct requeuing *q = arg;
     struct cache *c = q->cache;
 
-    if (n->dir && n->dir->debt.running)
-        n->dir->has_marker = true;
+    if (n->dir) {
+        n->dir->has_marker |= n->dir->debt.running;
+        debt_want(&n->dir->debt, false); /* who waits for it still says so again */
+    }
     bool uploading = n->file && n->file->debt.running;
     if (uploading)
         atomic_store(&n->file->changed, true);

@@ -519,6 +519,30 @@ START_TEST(what_fails_is_told)
 }
 END_TEST
 
+/* Who waited for a directory in vain does not have it go up under a name that waits for another
+ * one. */
+START_TEST(what_failed_gets_a_staging_name)
+{
+    struct driven d;
+
+    begin(&d);
+    driven_unmount(&d);
+    d.config.retry_ns = NS_PER_SEC;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    refuse(CALL_MKDIR, -EACCES);
+    ck_assert_int_eq(synced(&d, ""), -EACCES);
+    ck_assert_int_eq(driven_rename(&d, "new", "new.tmp"), 0);
+    refuse(-1, 0);
+    (void)usleep(2500000);
+    ck_assert(!is_stored(&d, "new.tmp"));
+    ck_assert_int_eq(driven_rename(&d, "new.tmp", "to"), 0);
+    ck_assert_int_eq(synced(&d, ""), 0);
+    ck_assert(is_stored(&d, "to"));
+    driven_release(&d);
+}
+END_TEST
+
 /* A removal waits for uploads; of one that fails who waits for the removal is told. */
 START_TEST(a_removal_behind_an_upload_that_fails)
 {
@@ -583,6 +607,7 @@ int main(void)
 #endif
     tcase_add_loop_test(t, a_new_directory_behind_what_does_not_leave, 0, 2);
     tcase_add_loop_test(t, what_fails_is_told, 0, sizeof(failures) / sizeof(*failures));
+    tcase_add_test(t, what_failed_gets_a_staging_name);
     tcase_add_test(t, a_removal_behind_an_upload_that_fails);
     tcase_add_test(t, a_name_that_somebody_else_has);
     suite_add_tcase(s, t);
