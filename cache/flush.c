@@ -29,11 +29,25 @@ static bool target_done(const struct flush *fl, const struct target *t) REQUIRES
     return awaits || names_owe(n) || n->file->state != FILE_DIRTY || n->file->write_handles > 0;
 }
 
-/* Makes all due at once, settled or not. Each change below a directory puts it off again, as
- * when its files come to be stored; what failed waits for its next attempt, and what waits for
- * its names for its next look at them. */
-static void hurry_locked(struct flush *fl, const struct target *t, bool first)
+/* Each change below it puts it off again, as when its files come to be stored: it is hurried
+ * once after each. A pass that puts it off because it waits for its names is none: it looks at
+ * these again in its own time. What failed waits for its next attempt. */
+static void hurry_dir_locked(struct flush *fl, struct target *t, bool first)
     REQUIRES(cache_mutex)
+{
+    struct dir *dir = t->node->dir;
+    struct debt *d = &dir->debt;
+
+    if (first || (!d->error && dir->generation != t->hurried)) {
+        fl->hurried |= d->due_ns != 0;
+        debt_set_due(d, 0);
+        t->hurried = dir->generation;
+    }
+    debt_want(d, true);
+}
+
+/* Makes all due at once, settled or not. */
+static void hurry_locked(struct flush *fl, struct target *t, bool first) REQUIRES(cache_mutex)
 {
     struct cache *c = fl->cache;
     struct node *n = t->node;
@@ -42,12 +56,7 @@ static void hurry_locked(struct flush *fl, const struct target *t, bool first)
     if (fl->flags & CACHE_FLUSH_AWAIT)
         return;
     if (n->dir) {
-        struct debt *d = &n->dir->debt;
-        if (first || (!d->error && d->due_ns > clock_mono_ns() + NAMES_NS)) {
-            fl->hurried |= d->due_ns != 0;
-            debt_set_due(d, 0);
-        }
-        debt_want(d, true);
+        hurry_dir_locked(fl, t, first);
         return;
     }
     assert(f); /* what owes something and is no directory has a file */

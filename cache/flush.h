@@ -7,6 +7,7 @@
 struct target {
     struct node *node; /* referenced */
     uint64_t generation;
+    uint64_t hurried;          /* the last generation of a directory that was */
     unsigned attempts, losses; /* before the flush began */
     uint64_t size;             /* then */
     bool lost;                 /* a name, since then */

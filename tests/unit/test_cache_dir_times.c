@@ -216,6 +216,48 @@ START_TEST(a_flush_that_waits_for_names_asks_for_few_passes)
 END_TEST
 #endif
 
+/* ---- a program that changes the directory again and again ---- */
+
+struct changing {
+    pthread_t thread;
+    atomic_bool over;
+};
+
+static void *change_on(void *arg)
+{
+    struct changing *ch = arg;
+
+    for (unsigned i = 0; !atomic_load(&ch->over); i++) {
+        ck_assert_int_eq(driven_chmod(&d, "d", 0700 + i % 8), 0);
+        (void)usleep(30000);
+    }
+    return NULL;
+}
+
+/* Each change puts the directory off by the settle time, which is longer than the time between
+ * two changes. The first upload misses a change: the store gets it by another one. */
+START_TEST(a_flush_of_a_directory_that_changes_on_and_on_ends)
+{
+    struct flushing f = {.flags = 0};
+    struct changing ch = {.over = false};
+
+    driven_unmount(&d);
+    d.config.settle_ns = 100 * NS_PER_MS;
+    driven_mount(&d);
+    atomic_store(&slow, true);
+    ck_assert_int_eq(pthread_create(&ch.thread, NULL, change_on, &ch), 0);
+    (void)usleep(20000);
+    ck_assert_int_eq(pthread_create(&f.thread, NULL, flush_all, &f), 0);
+    DRIVEN_WAIT(atomic_load(&marked) == 1);
+    (void)usleep(20000);
+    atomic_store(&slow, false);
+    ck_assert_int_eq(pthread_join(f.thread, NULL), 0);
+    atomic_store(&ch.over, true);
+    ck_assert_int_eq(pthread_join(ch.thread, NULL), 0);
+    ck_assert_int_eq(f.result, 0);
+}
+END_TEST
+
 /* The flush leaves the name out, and sends the time: it is owed again when the name comes. */
 START_TEST(the_time_comes_again_after_a_name_that_came_later)
 {
@@ -476,6 +518,7 @@ int main(void)
 #ifndef NDEBUG /* others count no passes */
     tcase_add_test(t, a_flush_that_waits_for_names_asks_for_few_passes);
 #endif
+    tcase_add_test(t, a_flush_of_a_directory_that_changes_on_and_on_ends);
     tcase_add_loop_test(t, the_time_comes_again_after_a_name_that_came_later, 0, 3);
     tcase_add_test(t, the_time_alone_makes_no_directory);
     tcase_add_test(t, a_time_of_0_comes_again);
