@@ -71,11 +71,12 @@ static enum order order_of_name(struct pass *p, struct file *f, const char *path
 }
 
 /* What was written since the name was sent goes there after the other names. While somebody
- * waits for one that something else keeps, this one would be sent on and on. */
+ * waits for one that something else keeps, this one would be sent on and on beside a writer.
+ * What has none any more is sent once. */
 static bool has_what_is_wanted(const struct file *f, const struct entry *e)
     REQUIRES(cache_mutex)
 {
-    return f->debt.wanted && e->stored_generation &&
+    return (f->write_handles || f->mapped_writer) && f->debt.wanted && e->stored_generation &&
            e->stored_generation >= f->wanted_generation;
 }
 

@@ -349,6 +349,49 @@ START_TEST(the_other_name_does_not_wait_for_what_keeps_the_one)
 }
 END_TEST
 
+static struct handle *writer;
+
+static void write_more(void)
+{
+    ck_assert_int_eq(driven_write(&d, writer, "2", 1, 1), 0);
+}
+
+static int64_t around_without_copies(struct layer *l, struct call *c)
+{
+    return c->kind == CALL_COPY ? copies_denied(l, c) : around(l, c);
+}
+
+/* Somebody waited for the name that goes while a program wrote on. What that has closed goes up
+ * there in its time, though the other name still waits. */
+START_TEST(what_was_closed_goes_up_beside_what_keeps_the_other_name)
+{
+    char buf[8];
+
+    atomic_store(&refused, NULL);
+    driven_init_like_s3(&d, around_without_copies);
+    d.config.durability = DURABILITY_STORE;
+    d.config.settle_ns = 2 * NS_PER_SEC;
+    driven_mount(&d);
+    driven_put(&d, "x", "x", 1);
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_put(&d, "d/f", "10", 2);
+    ck_assert_int_eq(driven_link(&d, "d/f", "g"), 0);
+    ck_assert_int_eq(driven_rename(&d, "x", "a"), 0);
+    ck_assert_int_eq(driven_rename(&d, "g", "a"), 0);
+    ck_assert_int_eq(driven_truncate(&d, "d/f", 1), 0);
+    ck_assert_int_eq(driven_open(&d, "d/f", O_WRONLY, &writer), 0);
+    atomic_store(&meanwhile, write_more);
+    ck_assert_int_eq(driven_fsyncdir(&d, "d"), 0);
+    ck_assert_ptr_null(atomic_load(&meanwhile));
+    driven_stores(&d, "d/f", "1");
+    ck_assert_int_eq(driven_close(&d, writer), -EACCES); /* of the name that waits */
+    DRIVEN_WAIT(driven_stored(&d, "d/f", buf, sizeof(buf)) == 2);
+    driven_stores(&d, "d/f", "12");
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(what_was_written_goes_up_to_the_other_name)
 {
     with_one_owed();
@@ -580,6 +623,7 @@ int main(void)
     tcase_add_loop_test(t, nor_when_its_upload_fails, 0, 2 * ARRAY_SIZE(ways));
     tcase_add_test(t, nor_does_a_flush_wait_for_what_keeps_the_other_name);
     tcase_add_loop_test(t, the_other_name_does_not_wait_for_what_keeps_the_one, 0, 2);
+    tcase_add_test(t, what_was_closed_goes_up_beside_what_keeps_the_other_name);
     tcase_add_loop_test(t, what_was_written_goes_up_to_the_other_name, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, both_get_it_though_their_directories_change_places, 0,
                         4 * ARRAY_SIZE(turns));
