@@ -57,7 +57,8 @@ struct waiter {
     uint64_t seq;        /* the cache's: the last close and intention that it waits for */
     struct rounds rounds;
     int64_t
-        since_ns; /* the cache's: CLOCK_MONOTONIC; when it first asked for them; 0 not yet */
+        since_ns;    /* the cache's: CLOCK_MONOTONIC; when it first asked for them; 0 not yet */
+    bool needs_room; /* the cache's: it has found none on the disk */
 };
 
 /* Takes a parked waiter back: true when it will not be woken any more, false when it was or is

@@ -16,6 +16,7 @@ struct look {
     struct cache *cache;
     struct waiter *waiter;
     bool first;       /* of this waiter: what failed before is tried again at once */
+    bool changed;     /* a pass may find more to do than the last one did */
     bool pending;     /* something is owed */
     unsigned in_vain; /* removals that are owed, and may wait for ever */
     int error;        /* negative errno of an attempt since the first look; 0 none */
@@ -25,6 +26,7 @@ struct look {
 static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
 {
     *l = (struct look){.cache = c, .waiter = w, .first = w->since_ns == 0};
+    l->changed = l->first;
     if (!l->first)
         return;
     w->since_ns = clock_mono_ns();
@@ -53,11 +55,14 @@ static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
         file_insert_open_locked(l->cache, f);
 }
 
+/* A later look asks for no pass of its own: each attempt that fails wakes all who wait, and
+ * whatever changes what may go asks for itself. */
 static int look_end(struct look *l) REQUIRES(cache_mutex)
 {
     if (l->error || !l->pending)
         return l->error ? l->error : l->in_vain ? -EBUSY : 0;
-    scheduler_kick_locked(l->cache);
+    if (l->changed)
+        scheduler_kick_locked(l->cache);
     return waitq_park_locked(l->cache, &l->cache->flush_waiters, l->waiter);
 }
 
@@ -259,19 +264,27 @@ static void look_at_marker(struct look *l, struct node *n) REQUIRES(cache_mutex)
         owed(l, &d->debt, false);
 }
 
+static void look_at_dir(struct look *l, struct node *n) REQUIRES(cache_mutex)
+{
+    bool wanted = n->dir->debt.wanted;
+
+    look_at_marker(l, n);
+    l->changed = l->changed || (!wanted && n->dir->debt.wanted);
+}
+
 /* Those that are owed no more, since names in them were to stand for them. */
 static void look_at_new_dirs(struct look *l, struct node *dir) REQUIRES(cache_mutex)
 {
     struct entry *e;
     size_t at;
 
-    look_at_marker(l, dir);
+    look_at_dir(l, dir);
     if (children_count(dir->dir->children) == dir->dir->files)
         return;
     CHILDREN_FOREACH(dir->dir->children, e, at)
     {
         if (e->node->dir)
-            look_at_marker(l, e->node);
+            look_at_dir(l, e->node);
     }
 }
 
@@ -280,7 +293,7 @@ static void look_at_markers(struct look *l, struct node *dir) REQUIRES(cache_mut
     for (struct debt *d = l->cache->queue->owed[DEBT_DIR].first; d; d = d->next) {
         struct node *n = debt_dir(d);
         if (n == dir || (n->links && n->links->parent == dir))
-            look_at_marker(l, n);
+            look_at_dir(l, n);
     }
     /* What is waited for stays queued, unless a flush waited for it, too, and has ended. */
     if (l->first || !l->pending)

@@ -165,6 +165,17 @@ bool space_is_full_locked(struct cache *c)
     return !room_after_locked(c, 0);
 }
 
+/* A pass evicts, and may start what makes room. Each attempt that fails wakes all who wait for
+ * it, and is to be no reason for a pass at once. */
+static void ask_for_pass_locked(struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
+{
+    if (!w->needs_room || c->content->lru)
+        scheduler_kick_locked(c);
+    else
+        scheduler_kick_late_locked(c);
+    w->needs_room = true;
+}
+
 int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
 {
     struct statvfs vfs;
@@ -176,7 +187,7 @@ int space_need_locked(struct cache *c, struct file *f, struct waiter *w)
         disk_seen_locked(c, &vfs);
     if (!space_is_full_locked(c) || !w)
         return 0;
-    scheduler_kick_locked(c);
+    ask_for_pass_locked(c, w);
     enum space_trouble outlook = space_outlook_locked(c, f);
     if (outlook == SPACE_FINE)
         return waitq_park_locked(c, &c->space_waiters, w);
