@@ -319,6 +319,36 @@ static int tell_lost(const struct flush *fl, const struct target *t, struct op *
                          fl->cache->mirror.dir);
 }
 
+/* A new directory is owed no more when a name in it is to stand for it. That name went, or does
+ * not come: nothing that the flush sends will stand for it, so its marker goes. A waiter for
+ * what comes by itself asks for none. */
+static bool asks_for_marker_locked(struct flush *fl, struct target *t) REQUIRES(cache_mutex)
+{
+    struct node *n = t->node;
+    struct dir *dir = n->dir;
+
+    if (!dir || !dir->new_here || dir->kind != DIR_STORED || !n->links ||
+        debt_is_queued(&dir->debt))
+        return false;
+    auto_free char *path = node_path(n);
+    if (!path || (!(fl->flags & CACHE_FLUSH_STAGED) && path_is_staged_dir(fl->cache, path)))
+        return false;
+    dir_queue_locked(fl->cache, n);
+    hurry_dir_locked(fl, t, true);
+    return true;
+}
+
+static bool ask_for_markers_locked(struct flush *fl) REQUIRES(cache_mutex)
+{
+    bool asked = false;
+
+    if (fl->flags & CACHE_FLUSH_AWAIT)
+        return false;
+    for (size_t i = 0; i < fl->n; i++)
+        asked = asks_for_marker_locked(fl, &fl->v[i]) || asked;
+    return asked;
+}
+
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
  * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
@@ -365,6 +395,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     }
     fl->behind = 0;
     all = look_at_intents_locked(fl, first, error, final, op) && all;
+    all = all && !ask_for_markers_locked(fl);
     return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }
 

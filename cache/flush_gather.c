@@ -49,22 +49,31 @@ static int add_early_times_locked(struct flush *fl) REQUIRES(cache_mutex)
     return r;
 }
 
-/* The new directories that the targets stand for: a marker is owed where these go before they
- * are stored. Those above them follow, since what is added is looked at, too. */
-static int add_new_dirs_locked(struct flush *fl) REQUIRES(cache_mutex)
+/* The new directories that the node is to stand for, or would: a marker is owed where it goes
+ * before it is stored, or does not come. */
+static int add_new_dirs_of_locked(struct flush *fl, struct node *n, const struct node **last)
+    REQUIRES(cache_mutex)
 {
-    const struct node *last = NULL;
+    int r = 0;
+
+    for (struct entry *e = n->links; e && r == 0; e = e->next_link) {
+        struct dir *d = e->parent->dir;
+        if (!d->new_here || debt_is_queued(&d->debt) || e->parent == *last ||
+            !node_is_named_below(fl->cache, e->parent, fl->path))
+            continue;
+        *last = e->parent;
+        r = push_target_locked(fl, e->parent);
+    }
+    return r;
+}
+
+/* Those of the targets, and those above them: what is added is looked at, too. */
+static int add_new_dirs_locked(struct flush *fl, const struct node *last) REQUIRES(cache_mutex)
+{
     int r = 0;
 
     for (size_t i = 0; i < fl->n && r == 0; i++)
-        for (struct entry *e = fl->v[i].node->links; e && r == 0; e = e->next_link) {
-            struct dir *d = e->parent->dir;
-            if (!d->new_here || debt_is_queued(&d->debt) || e->parent == last ||
-                !node_is_named_below(fl->cache, e->parent, fl->path))
-                continue;
-            last = e->parent;
-            r = push_target_locked(fl, e->parent);
-        }
+        r = add_new_dirs_of_locked(fl, fl->v[i].node, &last);
     return r;
 }
 
@@ -128,16 +137,19 @@ static bool is_dir_left_waiting_locked(const struct flush *fl, struct node *dir)
     return path && path_is_staged_dir(fl->cache, path);
 }
 
-static int gather_one_locked(struct flush *fl, struct debt *d) REQUIRES(cache_mutex)
+/* `last`: the new directory that was added last. */
+static int gather_one_locked(struct flush *fl, struct debt *d, const struct node **last)
+    REQUIRES(cache_mutex)
 {
     switch ((enum debt_kind)d->kind) {
     case DEBT_FILE:
         return is_left_waiting_locked(fl, debt_file(d))
-                   ? 0
+                   ? add_new_dirs_of_locked(fl, debt_file(d)->node, last)
                    : add_target_locked(fl, debt_file(d)->node);
     case DEBT_DIR:
-        return is_dir_left_waiting_locked(fl, debt_dir(d)) ? 0
-                                                           : add_target_locked(fl, debt_dir(d));
+        return is_dir_left_waiting_locked(fl, debt_dir(d))
+                   ? add_new_dirs_of_locked(fl, debt_dir(d), last)
+                   : add_target_locked(fl, debt_dir(d));
     case DEBT_ROW:
         return flush_add_moved_locked(fl, debt_row(d));
     case DEBT_SESSION: /* looked at as long as the flush waits */
@@ -151,6 +163,7 @@ static int gather_one_locked(struct flush *fl, struct debt *d) REQUIRES(cache_mu
 int flush_gather_locked(struct flush *fl)
 {
     struct cache *c = fl->cache;
+    const struct node *last = NULL;
     struct file *f;
     struct debt *d;
     int r = 0;
@@ -163,12 +176,12 @@ int flush_gather_locked(struct flush *fl)
     OWED_FOREACH(c, d)
     {
         if (r == 0)
-            r = gather_one_locked(fl, d);
+            r = gather_one_locked(fl, d, &last);
     }
     if (r == 0)
         r = add_early_times_locked(fl);
     if (r == 0)
-        r = add_new_dirs_locked(fl);
+        r = add_new_dirs_locked(fl, last);
     rounds_init(c, &fl->rounds, fl->seq);
     return r;
 }

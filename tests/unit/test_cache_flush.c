@@ -56,6 +56,7 @@ static int flush(const char *path, bool with_staged, int64_t ns)
 struct flushing {
     pthread_t thread;
     int64_t ns; /* how long it may take */
+    unsigned flags;
     atomic_uint looks;
     int result;
 };
@@ -74,14 +75,19 @@ static void *flush_all(void *arg)
     struct op op;
 
     op_init(&op, f->ns);
-    f->result = cache_flush_path(d.cache, "", CACHE_FLUSH_STAGED, &op, has_looked, f);
+    f->result = cache_flush_path(d.cache, "", f->flags, &op, has_looked, f);
     return NULL;
+}
+
+static void begin_with(struct flushing *f, int64_t ns, unsigned flags)
+{
+    *f = (struct flushing){.ns = ns, .flags = flags};
+    ck_assert_int_eq(pthread_create(&f->thread, NULL, flush_all, f), 0);
 }
 
 static void begin(struct flushing *f, int64_t ns)
 {
-    *f = (struct flushing){.ns = ns};
-    ck_assert_int_eq(pthread_create(&f->thread, NULL, flush_all, f), 0);
+    begin_with(f, ns, CACHE_FLUSH_STAGED);
 }
 
 static int end(struct flushing *f)
@@ -193,10 +199,28 @@ static void unlink_it_too(void)
     ck_assert_int_eq(driven_rmdir(&d, "new/dir"), 0);
 }
 
+static void move_out_of_it(void)
+{
+    ck_assert_int_eq(driven_rename(&d, "new/dir/f", "f"), 0);
+}
+
+static struct handle *newer; /* of a file that another program writes */
+
+static void replace_in_it(void)
+{
+    newer = open_written("new/dir/newer");
+    unlink_in_it();
+}
+
 static const struct {
     void (*go)(void);
     const char *left;
-} going[] = {{unlink_in_it, "new/dir"}, {unlink_it_too, "new"}};
+    const char *beside; /* a file that waits for its rename; NULL: none */
+} going[] = {{unlink_in_it, "new/dir", NULL},
+             {unlink_it_too, "new", NULL},
+             {unlink_in_it, "new/dir", "new/dir/x.tmp"},
+             {move_out_of_it, "new/dir", "new/dir/x.tmp"},
+             {replace_in_it, "new/dir", NULL}};
 
 START_TEST(a_flush_waits_for_the_directory_that_is_left_empty)
 {
@@ -211,11 +235,14 @@ START_TEST(a_flush_waits_for_the_directory_that_is_left_empty)
     ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
     ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
     driven_put(&d, "new/dir/f", "1", 1);
+    if (going[_i].beside)
+        driven_put(&d, going[_i].beside, "2", 1);
     (void)usleep(900000); /* nothing is owed for the directories by then */
     /* A machine that is too slow proves nothing. */
     bool settled = driven_stores_dir(&d, "new") || driven_stores_dir(&d, "new/dir");
     atomic_store(&held_too, CALL_MKDIR);
-    begin(&f, 20 * NS_PER_SEC);
+    newer = NULL;
+    begin_with(&f, 20 * NS_PER_SEC, 0);
     DRIVEN_WAIT(atomic_load(&f.looks));
     going[_i].go();
     atomic_store(&held, -1);
@@ -225,6 +252,29 @@ START_TEST(a_flush_waits_for_the_directory_that_is_left_empty)
     ck_assert(waits || settled);
     ck_assert_int_eq(waits ? end(&f) : f.result, 0);
     ck_assert(driven_stores_dir(&d, going[_i].left));
+    if (newer)
+        closed(newer);
+    driven_release(&d);
+}
+END_TEST
+
+/* Nothing that the flush sends stands for it. */
+START_TEST(a_flush_waits_for_the_directory_of_what_waits_for_a_rename)
+{
+    driven_init_like_s3(&d, around);
+    d.config.settle_ns = 10 * NS_PER_MS;
+    driven_mount(&d);
+    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "new/dir"), 0);
+    if (_i == 3)
+        ck_assert_int_eq(driven_mkdir(&d, "new/dir/x.tmp"), 0);
+    else
+        driven_put(&d, "new/dir/x.tmp", "1", 1);
+    (void)usleep(_i ? 300000 : 0); /* nothing is owed for the directories by then */
+    ck_assert_int_eq(flush(_i == 2 ? "new/dir" : "", false, 20 * NS_PER_SEC), 0);
+    ck_assert(driven_stores_dir(&d, "new/dir"));
+    driven_stores(&d, "new/dir/x.tmp", NULL);
+    ck_assert(!driven_stores_dir(&d, "new/dir/x.tmp"));
     driven_release(&d);
 }
 END_TEST
@@ -589,6 +639,7 @@ int main(void)
     tcase_add_loop_test(t, a_flush_does_not_settle_what_is_queued_in_its_upload, 0, 4);
     tcase_add_loop_test(t, a_flush_waits_for_the_directory_that_is_left_empty, 0,
                         ARRAY_SIZE(going));
+    tcase_add_loop_test(t, a_flush_waits_for_the_directory_of_what_waits_for_a_rename, 0, 4);
     tcase_add_test(t, a_flush_does_not_settle_what_an_upload_did_not_have);
     tcase_add_test(t, a_flush_does_not_end_what_another_asked_for);
     tcase_add_test(t, a_flush_polls_while_many_rows_are_left);
