@@ -80,6 +80,9 @@ int64_t listing_validity_ns(struct cache *c);
 bool listing_is_recent(struct cache *c, struct node *dir, bool whole) REQUIRES(cache_mutex);
 
 /* ---- merge.c ---- */
+/* The store has the version after all that an earlier answer to a read denied. Accepts NULL for
+ * the file. */
+void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex);
 /* Takes a name away that the store has no more. ns held for writing. 0, or -EBUSY when
  * something below it is ours. */
 int entry_gone(struct cache *c, struct entry *e) REQUIRES(cache_ns) EXCLUDES(cache_mutex);

@@ -128,8 +128,6 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
     EXCLUDES(cache_ns, cache_mutex);
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
-/* The store has the version after all that an earlier answer to a read denied. */
-void listing_file_is_there_locked(struct file *f, const char *etag) REQUIRES(cache_mutex);
 /* Takes from the store what an index had told. */
 void attrs_hear_locked(struct cache *c, struct node *n, const struct object *obj)
     REQUIRES(cache_mutex);

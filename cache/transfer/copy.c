@@ -6,6 +6,7 @@
 #include "cache/mirror/crash.h"
 #include "cache/mirror/journal.h"
 #include "cache/types/etag.h"
+#include "common/err.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/log_queue.h"
@@ -218,7 +219,8 @@ static int owed_attributes(struct copying *k, const char *from, const char *to,
     return r;
 }
 
-/* What the attributes made of the version that is known. */
+/* What the attributes made of the version that is known: what the file's readers ask for, too,
+ * until it is copied. */
 static void note_repeated(struct copying *k, const char *from, const char *to, const char *etag,
                           const char *now)
 {
@@ -227,15 +229,22 @@ static void note_repeated(struct copying *k, const char *from, const char *to, c
 
     cache_lock(c);
     struct node *n = copy_reader_locked(c, k->intent, from, to, &e);
-    if (n && n->file && etag_is(&e->etag, etag)) {
+    bool same = n && n->file && etag_is(&e->etag, etag);
+    if (same) {
         struct file *f = n->file;
         const struct stamp_key *record = stamp_keys_find(&f->keys, place_of_path(from).key);
         entry_version_went_on_locked(e, now);
         if (record && !stamp_key_is_expected(record))
             (void)stamp_keys_set(&f->keys, place_of_path(from).key, now, f->clean_mtime_ns,
                                  f->clean_size);
+        if (f->etag && strcmp(f->etag, etag) == 0)
+            file_is_stored_as_locked(f, strdup(now));
+        listing_file_is_there_locked(f, now);
+        node_ref_locked(n);
     }
     cache_unlock(c);
+    if (same)
+        copy_write_keys(c, n);
 }
 
 int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, const char *to,
@@ -255,12 +264,13 @@ int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, c
         r = store_set_attributes(c->store, op, at.key, etag, &attrs, &obj);
     if (op->left_behind)
         doubt_copy(c, at);
+    op->left_behind = false; /* what follows has another name */
     if (r == 0)
         note_repeated(k, from, to, etag, obj.etag);
     attrs_release(&attrs);
     object_release(&obj);
-    /* It is not that version; or they are refused, as they were before. */
-    return r > 0 || r == -ESTALE || r == -ENOENT || refusal_is_one(r) ? 0 : r;
+    /* It is not that version; or the store takes no such attributes, now or ever. */
+    return err_is_transient(r) || r == -ENOMEM ? r : 0;
 }
 
 /* Whether the removal takes away what is there, as far as that is known. */

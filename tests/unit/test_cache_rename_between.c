@@ -22,7 +22,8 @@
 static struct driven d;
 static atomic_bool hold_puts, hold_copies;
 static atomic_bool lost_puts; /* nobody is left to be answered, nor does the store have them */
-static atomic_bool lost_attrs, hold_attrs, attrs_wait;
+static atomic_bool lost_attrs, no_attrs, hold_attrs, attrs_wait;
+static atomic_uint lost_copies; /* how many are lost yet */
 static atomic_bool hold_renames, rename_waits;
 static atomic_bool lost_removals, f_goes, copy_waits;
 static atomic_bool versions_change; /* with attributes, and copies, as of objects in parts */
@@ -72,6 +73,12 @@ static int64_t around(struct layer *l, struct call *c)
     }
     if (c->kind == CALL_SETATTR && atomic_load(&lost_attrs))
         return op_fail(c->op, -EIO, "attributes of %s: lost", c->key);
+    if (c->kind == CALL_SETATTR && atomic_load(&no_attrs))
+        return op_fail(c->op, -EOPNOTSUPP, "attributes of %s: there are none", c->key);
+    if (c->kind == CALL_COPY && atomic_load(&lost_copies)) {
+        atomic_fetch_sub(&lost_copies, 1);
+        return op_fail(c->op, -EIO, "copy of %s: lost", c->key);
+    }
     int64_t r = call_next(c);
     if (r == 0 && atomic_load(&versions_change))
         r = change_version(c);
@@ -588,6 +595,63 @@ START_TEST(replaced_and_moved_before_a_new_time_is_answered)
 }
 END_TEST
 
+/* The old place, from which it is read until it is copied, has another version since then. */
+START_TEST(read_on_after_a_new_time_and_before_the_copy)
+{
+    const size_t size = 3 << 20;
+    auto_free char *text = calloc(1, size);
+    struct handle *h;
+    char buf[16];
+
+    start();
+    d.config.retry_ns = 100 * NS_PER_MS;
+    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
+    memset(text, 'x', size);
+    driven_store(&d, "d/f", text, size);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_open(&d, "d/f", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), 0), sizeof(buf));
+    atomic_store(&lost_attrs, true);
+    atomic_store(&hold_copies, true);
+    ck_assert_int_eq(driven_utimens(&d, "d/f", TIME_SET_NS), 0);
+    ck_assert_int_eq(driven_rename(&d, "d/f", "g"), 0);
+    atomic_store(&lost_attrs, false);
+    DRIVEN_WAIT(atomic_load(&copy_waits));
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), size / 2), sizeof(buf));
+    atomic_store(&lost_copies, 1);
+    atomic_store(&hold_copies, false);
+    DRIVEN_WAIT(!atomic_load(&lost_copies));
+    ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), size - 16), sizeof(buf));
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_stored(&d, "g", text, size), size);
+    driven_release(&d);
+}
+END_TEST
+
+/* Attributes that the store does not take hold no rename. */
+START_TEST(moved_where_no_attributes_are_taken)
+{
+    char buf[8];
+
+    start();
+    d.config.retry_ns = 100 * NS_PER_MS;
+    d.store->facts.caps &= ~(unsigned)STORE_RENAME;
+    driven_mount(&d);
+    driven_put(&d, "f", "old", 3);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    atomic_store(&no_attrs, true);
+    ck_assert_int_eq(driven_chmod(&d, "f", 0640), 0);
+    ck_assert_int_eq(driven_rename(&d, "f", "g"), 0);
+    DRIVEN_WAIT(driven_stored(&d, "g", buf, sizeof(buf)) == 3);
+    atomic_store(&no_attrs, false);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "g", "old");
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_rename_between");
@@ -607,6 +671,8 @@ int main(void)
     tcase_add_loop_test(t, moved_before_a_new_time_is_answered, 0, 2 * (int)ARRAY_SIZE(moves));
     tcase_add_loop_test(t, replaced_and_moved_before_a_new_time_is_answered, 0,
                         (int)ARRAY_SIZE(moves));
+    tcase_add_test(t, read_on_after_a_new_time_and_before_the_copy);
+    tcase_add_test(t, moved_where_no_attributes_are_taken);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
