@@ -26,7 +26,7 @@ OWNERS = [
     ("cache/content/damage.c", FILE, "short_write short_at disk_lost"),
     ("cache/content/stamps.c", FILE, "keys_cut keys_behind"),
     ("cache/content/unlinked.c", FILE, "orphan_id unnamed"),
-    ("cache/queue/file_queue.c", FILE, "made_at staged staged_ns unclosed after_seq"),
+    ("cache/queue/file_queue.c", FILE, "made_at staged staged_ns unclosed after_seq after_want"),
 ]
 
 

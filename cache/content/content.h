@@ -94,13 +94,14 @@ struct file {
         bool unclosed; /* that is the place of its move to another store: no close has one */
         /* of the first one that the upload which runs has not seen; 0 none */
         uint64_t after_seq;
-        unsigned rewrites; /* uploads in a row that found it rewritten while they read it */
-        unsigned losses;   /* names that another node's version took */
-        bool error_told;   /* a close or fsync has reported its error */
-        bool error_here;   /* that is the cache's own disk's, not the store's */
-        bool urgent;       /* its policy has it go up before others */
-        bool staged;       /* waits for a rename, as its name or its policy says */
-        int64_t staged_ns; /* CLOCK_MONOTONIC; since when */
+        uint64_t after_want; /* and of the first one that `wanted_generation` is older than */
+        unsigned rewrites;   /* uploads in a row that found it rewritten while they read it */
+        unsigned losses;     /* names that another node's version took */
+        bool error_told;     /* a close or fsync has reported its error */
+        bool error_here;     /* that is the cache's own disk's, not the store's */
+        bool urgent;         /* its policy has it go up before others */
+        bool staged;         /* waits for a rename, as its name or its policy says */
+        int64_t staged_ns;   /* CLOCK_MONOTONIC; since when */
         uint64_t made_at; /* it waits as long as path_made_at() of its path says this; 0: not */
         bool mapped_writer;         /* a mapping may still write */
         bool wanted_half;           /* as it is, though who made it anew has not ended that */

@@ -159,6 +159,8 @@ void file_queue_locked(struct cache *c, struct node *n)
     f->unclosed = false;
     if (f->debt.running && !f->after_seq)
         f->after_seq = f->seq;
+    if (!f->after_want)
+        f->after_want = f->seq;
     if (ordered) {
         debt_set_place(&f->debt, f->seq);
         file_unqueue_locked(c, f); /* the file takes its place */
@@ -195,8 +197,32 @@ void file_want_locked(struct file *f, uint64_t generation)
     if (!f->debt.wanted && !f->debt.error)
         debt_set_due(&f->debt, 0); /* it may have been put off since somebody else waited */
     debt_want(&f->debt, true);
-    if (f->wanted_generation < generation)
-        f->wanted_generation = generation;
+    if (f->wanted_generation > generation)
+        return;
+    /* What was closed so far is no newer than what is there now; of an older one that is not
+     * known. */
+    if (generation == f->generation)
+        f->after_want = 0;
+    else if (f->wanted_generation < generation)
+        f->after_want = f->debt.seq;
+    f->wanted_generation = generation;
+}
+
+void file_set_place_locked(struct cache *c, struct file *f, uint64_t first_seq)
+{
+    cache_assert_locked(c);
+    debt_set_place(&f->debt, first_seq);
+    if (debt_is_queued(&f->debt))
+        file_insert_locked(c, f);
+}
+
+void file_end_wait_locked(struct cache *c, struct file *f)
+{
+    debt_want(&f->debt, false);
+    bool later =
+        f->wanted_generation && f->debt.seq && (!f->after_want || f->after_want > f->debt.seq);
+    if (later)
+        file_set_place_locked(c, f, f->after_want);
 }
 
 void file_unwant_locked(struct file *f)

@@ -225,6 +225,13 @@ void file_insert_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* file_insert_locked() for one that no close has queued: whether it waits for its rename is
  * judged. */
 void file_insert_open_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* What it owes from now on was first closed then; 0: none of it was closed. */
+void file_set_place_locked(struct cache *c, struct file *f, uint64_t first_seq)
+    REQUIRES(cache_mutex);
+/* The store has under each name what was waited for: what was written since goes up in its own
+ * time. Nor do removals wait any more for what was closed before that, which is there, though a
+ * writer keeps the file open and some name owes what came later. */
+void file_end_wait_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* A flush, or an fsync(), does not wait for the store any more; perhaps others do. */
 void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded; one of no key of its own is kept here

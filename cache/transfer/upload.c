@@ -295,15 +295,6 @@ static void took_attrs_locked(struct job *j, const struct object *obj) REQUIRES(
         file_is_stored_as_locked(f, strdup(obj->etag));
 }
 
-/* What is owed from now on was closed later than what the store just got. */
-static void reorder_locked(struct cache *c, struct file *f, uint64_t first_seq)
-    REQUIRES(cache_mutex)
-{
-    debt_set_place(&f->debt, first_seq);
-    if (debt_is_queued(&f->debt))
-        file_insert_locked(c, f);
-}
-
 /* A pending rename copies the version that an upload brought to its old name: the file under
  * the new name, the same or another, is to replace that one. */
 static void moved_meanwhile_locked(struct job *j, const struct object *obj)
@@ -371,9 +362,9 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     if (same && !names_owe(n))
         settle_locked(c, j);
     else if (!same)
-        reorder_locked(c, f, f->after_seq); /* 0: not closed since */
+        file_set_place_locked(c, f, f->after_seq); /* 0: not closed since */
     if (file_stored_locked(n, f->wanted_generation))
-        debt_want(&f->debt, false); /* what was written since goes up in its own time */
+        file_end_wait_locked(c, f);
     if (!debt_is_queued(&f->debt) || j->live)
         return;
     if (same)

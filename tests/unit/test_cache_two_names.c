@@ -2,6 +2,7 @@
  * sent again and again. */
 #include "cache/cache.h"
 #include "common/mem.h"
+#include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -392,6 +393,44 @@ START_TEST(what_was_closed_goes_up_beside_what_keeps_the_other_name)
 }
 END_TEST
 
+static struct handle *kept_open;
+
+static void write_over(void)
+{
+    ck_assert_int_eq(driven_write(&d, kept_open, "33", 2, 0), 0);
+}
+
+/* What was closed is there under both names, though the first to get it owes what was written
+ * since, and does not get that before the writer has closed it. */
+START_TEST(a_removal_waits_for_what_was_closed_alone)
+{
+    struct handle *h;
+
+    with_two_names();
+    driven_put(&d, "x", "x", 1);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &kept_open), 0);
+    ck_assert_int_eq(driven_open(&d, "g", O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "2", 1, 0), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&refused, "g");
+    ck_assert_int_ne(flush(2 * NS_PER_SEC), 0);
+    driven_stores(&d, "f", "2");
+    ck_assert_int_eq(driven_unlink(&d, "x"), 0);
+    at("upload-leased", write_over);
+    atomic_store(&refused, NULL);
+    ck_assert_int_eq(flush(10 * NS_PER_SEC), 0);
+    crash_watch(NULL);
+    ck_assert(atomic_load(&done));
+    driven_stores(&d, "x", NULL);
+    ck_assert_int_eq(driven_close(&d, kept_open), 0);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_stores(&d, "f", "33");
+    driven_stores(&d, "g", "33");
+    driven_release(&d);
+}
+END_TEST
+
 START_TEST(what_was_written_goes_up_to_the_other_name)
 {
     with_one_owed();
@@ -624,6 +663,7 @@ int main(void)
     tcase_add_test(t, nor_does_a_flush_wait_for_what_keeps_the_other_name);
     tcase_add_loop_test(t, the_other_name_does_not_wait_for_what_keeps_the_one, 0, 2);
     tcase_add_test(t, what_was_closed_goes_up_beside_what_keeps_the_other_name);
+    tcase_add_test(t, a_removal_waits_for_what_was_closed_alone);
     tcase_add_loop_test(t, what_was_written_goes_up_to_the_other_name, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, both_get_it_though_their_directories_change_places, 0,
                         4 * ARRAY_SIZE(turns));
