@@ -85,6 +85,10 @@ static int number_close(struct cache *c, struct handle *h, int fd, bool inherite
 
     cache_lock(c);
     int r = file_look_locked(c, n, fd, &st);
+    /* What is closed is another content than one that a name got before it may have changed
+     * unseen: that name has it not. */
+    if (r == 0 && f->suspect && f->state == FILE_DIRTY)
+        file_mark_dirty_locked(c, n, true);
     bool whole = r == 0 && !inherited && handle_declare_whole_locked(h, &st);
     cache_unlock(c);
     /* This comes before it is queued: it may go up from then on. */

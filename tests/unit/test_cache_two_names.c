@@ -1,6 +1,6 @@
 /* cache/: of two names of a file that is written all the time both reach the store, and none is
  * sent again and again. */
-#include "cache/cache.h"
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/at_point.h"
 #include "tests/lib/driven.h"
@@ -217,6 +217,34 @@ START_TEST(a_change_between_the_two_uploads_reaches_both)
     write_unseen(h, "2");
     ck_assert_int_eq(driven_close(&d, h), 0);
     atomic_store(&refused, NULL);
+    both_get("2");
+}
+END_TEST
+
+static uint64_t generation(void)
+{
+    cache_lock(d.cache);
+    uint64_t now = tree_find(d.cache, "f", NULL)->file->generation;
+    cache_unlock(d.cache);
+    return now;
+}
+
+/* Of what was closed the name that was sent before has nothing, beside another writer, too: who
+ * waits for it does not take the one content for the other. */
+START_TEST(what_is_closed_is_not_what_was_sent_before)
+{
+    with_passthrough(_i == 0 ? "f" : "g");
+    ck_assert_int_eq(driven_link(&d, "f", "g"), 0);
+    struct handle *h = open_past(), *other = open_past();
+    ck_assert_int_eq(driven_utimens(&d, "f", then_ns), 0);
+    ck_assert_int_ne(flush(2 * NS_PER_SEC), 0);
+    driven_stores(&d, _i == 0 ? "g" : "f", "1");
+    uint64_t sent_then = generation();
+    write_unseen(h, "2");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_uint_gt(generation(), sent_then);
+    atomic_store(&refused, NULL);
+    ck_assert_int_eq(driven_close(&d, other), 0);
     both_get("2");
 }
 END_TEST
@@ -657,6 +685,7 @@ int main(void)
     tcase_add_loop_test(t, a_change_past_the_daemon_reaches_both, 0, 2);
     tcase_add_test(t, none_is_sent_on_and_on_beside_a_writer_past_the_daemon);
     tcase_add_loop_test(t, a_change_between_the_two_uploads_reaches_both, 0, 2);
+    tcase_add_loop_test(t, what_is_closed_is_not_what_was_sent_before, 0, 2);
     tcase_add_loop_test(t, the_other_name_is_not_sent_again, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, nor_when_its_upload_runs, 0, ARRAY_SIZE(ways));
     tcase_add_loop_test(t, nor_when_its_upload_fails, 0, 2 * ARRAY_SIZE(ways));
