@@ -1,4 +1,5 @@
 /* cache/: a policy whose new files wait for their rename. */
+#include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
@@ -320,6 +321,14 @@ START_TEST(a_log_goes_up_while_it_is_open)
 }
 END_TEST
 
+static bool no_upload_runs(void)
+{
+    cache_lock(w.d.cache);
+    bool none = w.d.cache->queue->uploads_running == 0;
+    cache_unlock(w.d.cache);
+    return none;
+}
+
 /* Also where a flush asked for it, and gave up. */
 START_TEST(an_open_file_waits_on_after_a_flush_that_failed)
 {
@@ -334,6 +343,7 @@ START_TEST(an_open_file_waits_on_after_a_flush_that_failed)
     op_init(&op, NS_PER_SEC);
     ck_assert_int_lt(cache_flush_path(w.d.cache, "a/x", CACHE_FLUSH_STAGED, &op, NULL, NULL),
                      0);
+    DRIVEN_WAIT(no_upload_runs()); /* one may have begun for the flush */
     atomic_store(&w.leaves[0].no_puts, false);
     ck_assert_int_eq(flush_plainly("", 0), 0);
     wait_for_later("one");
