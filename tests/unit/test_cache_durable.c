@@ -94,15 +94,6 @@ static void *sync_it(void *arg)
     return NULL;
 }
 
-static void *flush_it(void *arg)
-{
-    struct syncing *s = arg;
-
-    s->r = driven_flush(s->d);
-    atomic_store(&s->ended, true);
-    return NULL;
-}
-
 /* What fsync() of the directory answers, which may not take for ever. */
 static int synced(struct driven *d, const char *path)
 {
@@ -404,6 +395,15 @@ START_TEST(a_new_directory_around_a_file_that_rests)
 END_TEST
 
 #ifndef NDEBUG
+static void *flush_it(void *arg)
+{
+    struct syncing *s = arg;
+
+    s->r = driven_flush(s->d);
+    atomic_store(&s->ended, true);
+    return NULL;
+}
+
 /* What comes may take hours, and asks for a pass when it is there. */
 START_TEST(a_new_directory_around_a_slow_upload_asks_for_few_passes)
 {
