@@ -221,6 +221,7 @@ END_TEST
 struct changing {
     pthread_t thread;
     atomic_bool over;
+    atomic_uint made; /* changes */
 };
 
 static void *change_on(void *arg)
@@ -229,6 +230,7 @@ static void *change_on(void *arg)
 
     for (unsigned i = 0; !atomic_load(&ch->over); i++) {
         ck_assert_int_eq(driven_chmod(&d, "d", 0700 + i % 8), 0);
+        atomic_fetch_add(&ch->made, 1);
         (void)usleep(30000);
     }
     return NULL;
@@ -246,9 +248,9 @@ START_TEST(a_flush_of_a_directory_that_changes_on_and_on_ends)
     driven_mount(&d);
     atomic_store(&slow, true);
     ck_assert_int_eq(pthread_create(&ch.thread, NULL, change_on, &ch), 0);
-    (void)usleep(20000);
+    DRIVEN_WAIT(atomic_load(&ch.made) > 0); /* else the flush has nothing to wait for */
     ck_assert_int_eq(pthread_create(&f.thread, NULL, flush_all, &f), 0);
-    DRIVEN_WAIT(atomic_load(&marked) == 1);
+    DRIVEN_WAIT(atomic_load(&marked) > 0);
     (void)usleep(20000);
     atomic_store(&slow, false);
     ck_assert_int_eq(pthread_join(f.thread, NULL), 0);
