@@ -635,7 +635,10 @@ test_status_of_one_of_several_stores() {
         expect_code 0 && [ "$(json 'd["mountpoint"]' <"$work/out")" = "$d/mnt" ] || say "$name" || return 1
     done
     refused 5 'No such file' "$runfs" status "file://$d/store/c" || return 1
-    umount_here && refused 5 "$d/store/b is not on a runfs mount" "$runfs" status "$d/store/b"
+    umount_here || return 1
+    # A line more tells of a mount of another run of these that hangs just now.
+    try "$runfs" status "$d/store/b"
+    expect_code 5 && grep -qF "$d/store/b is not on a runfs mount" "$work/err"
 }
 
 # One that hangs holds up nobody who asks for a store of another.
