@@ -1,5 +1,5 @@
-/* Something is done once, when the cache passes a crash point: what test_cache_between.c,
- * test_cache_rename_between.c and test_cache_unlisted.c share. Include it once. */
+/* Something is done once, when the cache passes a crash point: what test_cache_between.c and
+ * its like share. Include it once. */
 #ifndef RUNFS_TESTS_LIB_AT_POINT_H
 #define RUNFS_TESTS_LIB_AT_POINT_H
 
