@@ -185,6 +185,8 @@ static void fill_scratch(void)
     ck_assert_int_eq(driven_mkdir(&w.d, "runs/a"), 0);
     put("runs/a/kept", "k");
     ck_assert_int_eq(driven_flush(&w.d), 0);
+    /* The first name began a listing of the root for which nobody waited. */
+    ck_assert_int_ge(driven_list(&w.d, ""), 2);
 }
 
 START_TEST(scratch_is_asked_of_nobody_and_owed_to_nobody)
