@@ -44,13 +44,13 @@ int64_t blocking_pause_ns(int64_t took_ns, int64_t least_ns);
 int blocking_walk(struct cache *c, const char *path, struct op *op, struct listener *listener,
                   struct node **ret);
 
-/* ---- flush.c ---- */
-/* Whether a flush has something to do for the node; lock held. */
-bool node_owes(const struct node *n) REQUIRES(cache_mutex);
-
 /* ---- flush_past.c ---- */
 /* Looks at the files below the path that may have changed unnoticed: one that has owes an
  * upload after this. 0 or a negative errno. */
 int flush_look_past(struct cache *c, const char *path) EXCLUDES(cache_mutex);
+
+/* ---- stored.c ---- */
+/* Whether a flush has something to do for the node; lock held. */
+bool node_owes(const struct node *n) REQUIRES(cache_mutex);
 
 #endif

@@ -351,7 +351,7 @@ struct cache_stats {
     uint64_t dirty_files, dirty_bytes; /* not in the store yet, uploads running included */
     uint64_t uploading_files;
     uint64_t failed_files; /* dirty, and the last attempt failed */
-    uint64_t staged_files; /* dirty under a staging name: wait for a rename */
+    uint64_t staged_files; /* dirty files that wait for a rename */
     uint64_t pending_ops;  /* intentions other than uploads */
     int64_t oldest_ns; /* CLOCK_REALTIME: of the dirty files, the last change of the one that
                           was left alone for longest; 0 none */
@@ -414,7 +414,7 @@ void cache_each_mapped(struct cache *c, const char *path,
                        void (*visit)(void *arg, const char *path, bool mapped), void *arg);
 
 enum cache_flush_flags {
-    CACHE_FLUSH_STAGED = 1 << 0, /* also files under a staging name */
+    CACHE_FLUSH_STAGED = 1 << 0, /* also what waits for its rename */
     CACHE_FLUSH_HALF = 1 << 1,   /* also files made anew, and not closed or synced yet */
     CACHE_FLUSH_AWAIT = 1 << 2,  /* hurries nothing: for cache_await() */
 };

@@ -45,8 +45,8 @@ struct file *flush_awaited_elsewhere_locked(struct cache *c, const struct intent
  * it is open, or has a staging name, nothing else would send it. 0 or -ENOMEM. */
 int flush_add_moved_locked(struct flush *fl, const struct intent *i) REQUIRES(cache_mutex);
 void flush_drop_targets_locked(struct flush *fl) REQUIRES(cache_mutex);
-/* Takes what is owed now as the targets, and what counts as older than the flush. 0 or -ENOMEM.
- */
+/* Takes what is owed now as the targets, with the directories that may come to owe something by
+ * it, and what counts as older than the flush. 0 or -ENOMEM. */
 int flush_gather_locked(struct flush *fl) REQUIRES(cache_mutex);
 
 #endif

@@ -1,4 +1,5 @@
-/* What a flush waits for: what was owed below its path when it began. */
+/* What a flush waits for: what was owed below its path when it began, what left that for
+ * another store, and the new directories that may come to owe a marker. */
 #include "cache/flush.h"
 
 #include "common/lock.h"

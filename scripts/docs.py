@@ -53,7 +53,7 @@ def words(files):
 
 def names(path, known, files):
     for text in CODE.findall(re.sub(r"```.*?```", "", path.read_text(), flags=re.S)):
-        last = text.rsplit("/", 1)[-1]
+        last = text.rsplit("/", 1)[-1].removesuffix("()")
         if "NAME" in text or text.startswith(".runfs/"):
             continue
         if FILE.fullmatch(text):

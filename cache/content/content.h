@@ -1,6 +1,6 @@
 /* The mirror file behind a node: its states (docs/format.md, section 3), its stamps and its
  * descriptors, and how it leaves its name. The room owns the lists of files and struct
- * file, of which queue/ and transfer/ write fields, too, under `lock`; it calls tree/ and what
+ * file, of which the rooms above write fields, too, under `lock`; it calls tree/ and what
  * is below it, above all the mirror. */
 #ifndef RUNFS_CACHE_CONTENT_CONTENT_H
 #define RUNFS_CACHE_CONTENT_CONTENT_H
@@ -226,9 +226,9 @@ void file_note_made(struct cache *c, struct node *n, bool queued)
 int file_materialise(struct cache *c, struct node *n) REQUIRES(cache_ns) EXCLUDES(cache_mutex);
 
 /* ---- change.c ---- */
-/* Has STAMP_WRITING on the disk before a writable open is answered, or a truncate begins; both
- * are among the writers by now. So is STAMP_BEGUN before the content is made anew. If another
- * thread is just writing it, this one does not wait. */
+/* Row "open for write", step 1: has STAMP_WRITING on the disk before a writable open is
+ * answered, or a truncate begins; both are among the writers by now. So is STAMP_BEGUN before
+ * the content is made anew. If another thread is just writing it, this one does not wait. */
 int file_stamp_writing(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 /* Notes that the daemon itself changed the content through `fd`. 0 or a negative errno. */
 int file_note_change(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
@@ -269,7 +269,8 @@ int file_note_closed(struct cache *c, struct node *n, int fd, bool news) EXCLUDE
  * a stamp lock. */
 int file_complete(struct cache *c, struct node *n, int fd, const struct checksum *sum)
     EXCLUDES(cache_mutex);
-/* The stamp: what the store has first, then that nothing is owed. 0 or a negative errno. */
+/* Row "upload", steps 4 and 5: the stamp says what the store has first, then that nothing is
+ * owed. 0 or a negative errno. */
 int file_note_stored(struct cache *c, struct node *n, int fd) EXCLUDES(cache_mutex);
 
 /* ---- check.c ---- */

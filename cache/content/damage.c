@@ -1,5 +1,4 @@
-/* Content that is not what its writer meant: a write found no room, the disk lost pages, or its
- * writer has not ended. */
+/* Content that is not what its writer meant: a write found no room, or the disk lost pages. */
 #include "cache/content/content_impl.h"
 
 #include "cache/mirror/mirror.h"

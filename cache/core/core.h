@@ -41,7 +41,7 @@ struct cache {
     struct log_queue log; /* lines from under ns or lock; locked by itself, innermost */
 
     struct rwlock ns;
-    struct mutex stamp_locks[STAMP_LOCKS]; /* innermost but for `lock`; at most one is held */
+    struct mutex stamp_locks[STAMP_LOCKS]; /* before `lock`; at most one is held */
     struct mutex lock;
     pthread_cond_t progress; /* flush_waiters for threads that block */
     pthread_cond_t wake;

@@ -182,7 +182,7 @@ int name_ask_locked(struct cache *c, struct node *dir, const char *name, struct 
 
 struct asking {
     struct task task;
-    UT_hash_handle hh; /* in cache.askings, by node: its flag NODE_STATTING */
+    UT_hash_handle hh; /* in listings.askings, by node: its flag NODE_STATTING */
     struct cache *cache;
     struct node *node; /* referenced */
     int64_t asked_ns;

@@ -53,10 +53,13 @@ void indexes_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 /* ---- index_write.c ---- */
 /* The directory is moved or removed: its index, if it has one, is of no use. */
 void index_drop_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* Starts to write the directory's index that the debt stands for, or that of the tree, if it is
- * time to; else lowers *next_due to that. */
+/* Starts to write the directory's index that the debt stands for, if it is time to; else lowers
+ * *next_due to that. */
 void index_start_locked(struct cache *c, struct debt *d, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
+
+/* ---- index_tree_write.c ---- */
+/* The same of the index of the tree. */
 void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     REQUIRES(cache_mutex);
 

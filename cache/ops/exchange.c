@@ -100,8 +100,9 @@ static int exchange_files(struct cache *c, struct moving *m) REQUIRES(cache_ns)
 /* ---- exchanging directories ---- */
 
 /* Two names change places, of which one at least is a directory. The store has no such request:
- * what it has of the one moves through a name of its own, in its root, while what it has of the
- * other takes its place. The mirror exchanges them at once and never has that name. */
+ * what it has of the one moves through a name of its own, in its root or with routes beside the
+ * old one, while what it has of the other takes its place. The mirror exchanges them at once
+ * and never has that name. */
 struct exchange {
     struct moving *m;
     bool from_stored, to_stored; /* the store has, or may have, something of it */

@@ -110,9 +110,9 @@ int name_move_admit_locked(struct cache *c, struct entry *from, struct node *new
 /* Whether a file that may move from one path to the other leaves its store. */
 bool name_crosses_locked(struct cache *c, const struct node *n, const char *from,
                          const char *to) REQUIRES(cache_mutex);
-/* The name through which one of two directories goes that change places; heap, NULL without
- * memory. Another number gives another name. It is in the root, or beside `beside` where a
- * route leads to one but not to the other. */
+/* The name through which one of two goes that change places, a directory or a file; heap, NULL
+ * without memory. Another number gives another name. It is in the root, with routes beside
+ * `beside`. */
 char *exchange_passage(struct cache *c, const char *beside, uint64_t number);
 
 /* ---- create.c ---- */

@@ -142,7 +142,7 @@ static inline struct intent *debt_row(struct debt *d)
          (f) = debt_file((f)->debt.next))
 
 /* All that a program's changes owe to the store, whoever asks: what waits for its upload, what
- * is open for writing and changed, directories, rows, broken-off sessions; by kinds. An
+ * is open for writing, changed or not, directories, rows, broken-off sessions; by kinds. An
  * attribute index is not among them: nothing is lost without one. What the caller does with
  * each keeps it where it is. */
 struct debt *owed_first_locked(struct cache *c) REQUIRES(cache_mutex);

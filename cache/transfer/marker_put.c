@@ -20,7 +20,7 @@
 
 struct dir_job {
     struct task task;
-    struct dir_job *next GUARDED_BY(cache_mutex); /* in cache.dir_jobs */
+    struct dir_job *next GUARDED_BY(cache_mutex); /* in transfers.dir_jobs */
     struct cache *cache;
     struct node *node; /* referenced */
     char *path;

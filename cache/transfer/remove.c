@@ -32,7 +32,7 @@ struct removal {
     bool removed;    /* the store removed something */
 };
 
-/* What a flush had put there, and could not note, may go with it. */
+/* What an upload had put there, and could not note, may go with it. */
 static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
 {
     struct node *n = tree_find(c, i->from, NULL);

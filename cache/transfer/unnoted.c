@@ -1,6 +1,6 @@
-/* Uploads that the store has and the cache could not note: such a job stays with its file, as
- * long as the file has the name under which it was sent. The next attempt then only notes it.
- */
+/* Uploads that the store has and the cache could not note: such a job stays with its file until
+ * the file changes, a name of it comes, goes or moves, or a removal there may take what was
+ * sent. Else the next attempt only notes it. */
 #include "cache/transfer/upload.h"
 
 #include "common/mem.h"

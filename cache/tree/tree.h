@@ -148,7 +148,7 @@ struct node {
     struct entry *links; /* its names; none for the root and for unlinked files */
     struct dir *dir;     /* constant; a directory */
     struct file *file;   /* not a directory, and the mirror holds it; of the shape, too */
-    uint32_t slot;       /* constant; where cache.ids has it */
+    uint32_t slot;       /* constant; where tree_own.ids has it */
     bool is_root;        /* constant */
     GUARDED_BY(cache_mutex) struct {
         /* enum attr_has; which attributes the store has, others are defaults */

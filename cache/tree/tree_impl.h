@@ -6,7 +6,7 @@
 
 /* A mount ends without the kernel's giving back what it holds. */
 struct detached {
-    UT_hash_handle hh; /* in cache.detached, by node */
+    UT_hash_handle hh; /* in tree_own.detached, by node */
     struct node *node;
 };
 
@@ -23,7 +23,7 @@ struct tree_own {
     uint64_t *store_salts;   /* constant; heap; the same of each store that routes lead to */
     int64_t started_ns;      /* constant; CLOCK_REALTIME; the time of what tells none */
     struct node_hooks hooks; /* constant */
-    struct ids *ids;         /* with a lock of its own */
+    struct ids *ids;         /* changed under cache_mutex; a look-up takes no lock */
 
     GUARDED_BY(cache_mutex) struct {
         uint32_t dir_ids;             /* the last one given */
