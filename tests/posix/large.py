@@ -129,6 +129,14 @@ def postgres_programs():
     return None
 
 
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Server:
     """A PostgreSQL server whose data directory is on the place."""
 
@@ -165,21 +173,21 @@ class Server:
         return done.returncode == 0
 
     def kill(self):
-        """SIGKILL of all of it at once."""
-        if not self.process:
+        """SIGKILL of all of it at once; they have ended, so that their shared memory is free."""
+        if not self.process or self.process.poll() is not None:
             return
         pids = [self.process.pid]
-        try:
-            with open(f"/proc/{pids[0]}/task/{pids[0]}/children") as f:
-                pids += [int(pid) for pid in f.read().split()]
-        except OSError:
-            pass # it has ended
-        for pid in pids if self.process.poll() is None else []:
+        os.kill(pids[0], signal.SIGSTOP) # it makes no more children
+        with open(f"/proc/{pids[0]}/task/{pids[0]}/children") as f:
+            pids += [int(pid) for pid in f.read().split()]
+        for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         self.process.wait()
+        # One that is just in a request to the mount ends after the answer to that.
+        wait_for("the server's processes end", lambda: not any(map(is_alive, pids)), 120, 0.05)
 
     def stop(self):
         self.run("pg_ctl", "stop", "-D", self.data, "-m", "fast", "-w")
