@@ -23,7 +23,8 @@ struct local_store {
     int root_fd;       /* constant; a directory */
     char *boot_id;     /* constant; of this boot of the machine */
     struct mutex lock; /* guards the making of the state folder */
-    int state_fd;      /* under lock; -1 until something is staged; constant afterwards */
+    int state_fd;      /* -1 until something is staged; constant then, with another folder
+                        * behind it when its own was removed; lock held to set it */
     char *own;         /* constant; a trial's folder, which goes with it (trial.c), or NULL */
 };
 
@@ -87,8 +88,13 @@ int local_apply_mtime(int dirfd, const char *name, const struct attrs *attrs);
 
 /* ---- stage.c ---- */
 
-/* The state folder's descriptor, the store's; made when it is missing. */
+/* The state folder's descriptor, the store's; made when it is missing, or was removed. -ENXIO:
+ * what it is beside can't be found. */
 int local_state(struct local_store *l, struct op *op, int *ret_fd);
+/* As local_fail(), of a call on what is staged: it may be gone. Then -ENXIO: -ENOENT would say
+ * that of the key. */
+int local_stage_fail(const struct local_store *l, struct op *op, const char *what,
+                     const char *key, int err);
 /* A place to stage in for a trial, which becomes the store's state folder: the one that is
  * there, else a folder of the trial's own beside the root, which *ret_own (heap, otherwise
  * untouched) names and local_state_apart_end() removes. -EOPNOTSUPP: nothing can be made beside
@@ -105,7 +111,7 @@ int local_stage_make(int state_fd, const char *name, const struct attrs *attrs, 
  * others that are not alone. */
 int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd);
 /* Moves the staged file over `key` if that is version `etag` (as in store_put()), and waits for
- * the disk. The staged content must have been synced. */
+ * the disk. The staged content must have been synced. -ENOENT: there is none. */
 int local_publish(struct local_store *l, struct op *op, const char *name, const char *key,
                   const char *etag);
 /* -ESTALE when `key` is not version `etag` (as in store_put()). Under local_lock(). */

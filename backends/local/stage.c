@@ -115,6 +115,12 @@ static int open_state(const struct local_store *l)
     return is_no_sibling(fd) ? open_folder(l, l->root_fd, LOCAL_STATE_NAME, true) : fd;
 }
 
+/* That it is missing says nothing of an object: -ENOENT and -ENOTDIR would. */
+static int without_state(int r)
+{
+    return r == -ENOENT || r == -ENOTDIR ? -ENXIO : r;
+}
+
 static int no_state(const struct local_store *l, struct op *op, int r)
 {
     if (r == UNTRUSTED)
@@ -123,23 +129,48 @@ static int no_state(const struct local_store *l, struct op *op, int r)
             "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
             "belongs to somebody else, or more people may write to it than to %s",
             l->root, l->root, LOCAL_STATE_NAME, l->root);
-    return op_fail(op, r, "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root,
-                   l->root, LOCAL_STATE_NAME, strerror(-r));
+    return op_fail(op, without_state(r),
+                   "no folder to stage in, neither %s.runfs nor %s/%s: %s", l->root, l->root,
+                   LOCAL_STATE_NAME, strerror(-r));
+}
+
+int local_stage_fail(const struct local_store *l, struct op *op, const char *what,
+                     const char *key, int err)
+{
+    if (without_state(err) == err)
+        return local_fail(l, op, what, key, err);
+    return op_fail(op, without_state(err),
+                   "%s %s/%s: what was staged is gone from %s.runfs (or %s/%s): %s", what,
+                   l->root, key, l->root, l->root, LOCAL_STATE_NAME, strerror(-err));
+}
+
+static bool was_removed(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) < 0 || st.st_nlink == 0;
+}
+
+/* Opens it, or in place of one that was removed, whose descriptor others may be using. */
+static int open_state_locked(struct local_store *l) REQUIRES(l->lock)
+{
+    if (l->state_fd >= 0 && !was_removed(l->state_fd))
+        return 0;
+    auto_close int fd = open_state(l);
+    if (fd < 0)
+        return fd;
+    if (l->state_fd < 0)
+        l->state_fd = take_fd(fd);
+    else if (dup3(fd, l->state_fd, O_CLOEXEC) < 0)
+        return -errno;
+    sweep(l->state_fd);
+    return 0;
 }
 
 int local_state(struct local_store *l, struct op *op, int *ret_fd)
 {
-    int r = 0;
-
     mutex_lock(&l->lock);
-    if (l->state_fd < 0) {
-        r = open_state(l);
-        if (r >= 0) {
-            l->state_fd = r;
-            r = 0;
-            sweep(l->state_fd);
-        }
-    }
+    int r = open_state_locked(l);
     *ret_fd = l->state_fd;
     mutex_unlock(&l->lock);
     return r < 0 ? no_state(l, op, r) : 0;
@@ -245,7 +276,7 @@ int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd)
     auto_close int fd =
         openat(state_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return local_fail(l, op, "lock", LOCK_NAME, -errno);
+        return local_stage_fail(l, op, "lock", LOCK_NAME, -errno);
     (void)give_lock(fd, state_fd);
     while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)

@@ -238,7 +238,7 @@ int local_upload_begin(struct store *s, struct op *op, const char *key,
     if (r < 0) {
         remove_files(up, state_fd);
         upload_free(up);
-        return local_fail(l, op, "upload", key, r);
+        return local_stage_fail(l, op, "upload", key, r);
     }
     *ret_up = &up->base;
     return 0;

@@ -37,7 +37,7 @@ static int staged_make(struct local_store *l, struct op *op, const char *key,
     if (!t->name)
         return op_fail(op, -ENOMEM, "no memory for a staged name");
     r = local_stage_make(t->state_fd, t->name, attrs, &t->fd);
-    return r < 0 ? local_fail(l, op, "put", key, r) : 0;
+    return r < 0 ? local_stage_fail(l, op, "put", key, r) : 0;
 }
 
 /* Attributes, the disk, the name. */
@@ -53,8 +53,10 @@ static int staged_publish(struct local_store *l, struct op *op, const char *key,
     if (!r)
         r = local_describe(t->state_fd, t->name, &obj);
     if (r < 0)
-        return local_fail(l, op, "put", key, r);
+        return local_stage_fail(l, op, "put", key, r);
     r = local_publish(l, op, t->name, key, etag);
+    if (r == -ENOENT)
+        r = local_stage_fail(l, op, "put", key, r);
     if (!r && ret_obj)
         *ret_obj = obj;
     else
