@@ -59,6 +59,7 @@ static void demote_link(struct object *obj)
 
 struct page_query {
     bool recursive;
+    bool exact;        /* keys that begin with the prefix, not with it and "/" */
     unsigned max_keys; /* 0: as many as the server gives */
     const char *token; /* NULL: the first page, which begins behind: */
     const char *after; /* below the prefix, or NULL */
@@ -70,7 +71,7 @@ static int list_page(struct s3 *s, struct op *op, const char *what, const char *
 {
     auto_request struct s3_request r;
     char full[S3_KEY_MAX];
-    int err = s3_request_init(s, op, &r, what, "GET", prefix, true);
+    int err = s3_request_init(s, op, &r, what, "GET", prefix, !q->exact);
 
     if (err)
         return err;
@@ -162,20 +163,50 @@ static int probe_directory(struct s3 *s, struct op *op, const char *key, bool *r
     return 0;
 }
 
+/* After a 404 that S3 did not say: 0 if a listing has the object, -ENOENT if not. Of the keys
+ * that begin so, the key itself comes first. */
+static int look_for_listed(struct s3 *s, struct op *op, const char *key)
+{
+    struct s3_page page;
+    char full[S3_KEY_MAX];
+    const struct page_query one = {.recursive = true, .exact = true, .max_keys = 1};
+    int err = list_page(s, op, "stat", key, &one, &page);
+
+    if (err)
+        return err == -EILSEQ ? -ENOENT : err;
+    bool listed = page.n_entries > 0 && s3_full_key(s, key, false, full) == 0 &&
+                  strcmp(page.entries[0].name, full) == 0;
+    s3_page_release(&page);
+    return listed ? 0 : -ENOENT;
+}
+
 int s3_confirm_missing(struct s3 *s, struct op *op, const char *key)
 {
-    bool exists, marker;
-    struct object obj;
+    bool exists, marker, told = true;
+    struct object obj = {0};
     char why[sizeof(op->why)];
 
     memcpy(why, op->why, sizeof(why));
     int err = probe_directory(s, op, key, &exists, &marker);
     if (!err) /* the root is no object of its own */
-        err = *key ? stat_object(s, op, key, false, &obj, NULL) : -ENOENT;
+        err = *key ? stat_object(s, op, key, false, &obj, &told) : -ENOENT;
+    if (err == -ENOENT && !told)
+        err = look_for_listed(s, op, key);
+    object_release(&obj);
     if (err)
         return err == -ENOENT ? op_fail(op, err, "%s", why) : err;
-    object_release(&obj);
     return op_fail(op, -EAGAIN, "%s; it is there now", why);
+}
+
+/* The answer to a HEAD of what a listing has: a 404 is not S3's, or it is just removed. */
+static int not_missing(struct op *op, int err)
+{
+    char why[sizeof(op->why)];
+
+    if (err != -ENOENT)
+        return err;
+    memcpy(why, op->why, sizeof(why));
+    return op_fail(op, -EAGAIN, "%s, and a listing has it", why);
 }
 
 static int stat_directory(struct s3 *s, struct op *op, const char *key, struct object *ret)
@@ -189,9 +220,10 @@ static int stat_directory(struct s3 *s, struct op *op, const char *key, struct o
         return op_fail(op, -ENOENT, "stat s3://%s/%.120s%s%.120s: no such key", s->bucket,
                        s->prefix, *s->prefix ? "/" : "", key);
     if (marker) {
-        err = stat_object(s, op, key, true, ret, NULL);
-        if (err != -ENOENT)
-            return err;
+        bool told;
+        err = stat_object(s, op, key, true, ret, &told);
+        if (err != -ENOENT || !told)
+            return not_missing(op, err);
     }
     *ret = (struct object){.is_prefix = true, .attrs_known = true};
     return 0;
@@ -206,8 +238,14 @@ static int s3_stat(struct store *st, struct op *op, const char *key, struct obje
     if (err != -ENOENT)
         return err;
     err = stat_directory(s, op, key, ret_obj);
-    /* What said so may have gone since: the listing is S3's. */
-    return err == -ENOENT && !told ? stat_object(s, op, key, false, ret_obj, NULL) : err;
+    if (err != -ENOENT || told)
+        return err;
+    int listed = look_for_listed(s, op, key);
+    if (listed && listed != -ENOENT)
+        return listed;
+    /* What said so may have gone since. */
+    err = stat_object(s, op, key, false, ret_obj, NULL);
+    return listed ? err : not_missing(op, err);
 }
 
 static int s3_stat_dir(struct store *st, struct op *op, const char *key, struct object *ret_obj)

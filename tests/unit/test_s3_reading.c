@@ -123,17 +123,49 @@ END_TEST
 
 #define NOTHING_LISTED REST("200 OK", "", "<ListBucketResult/>")
 
-/* Some other server answered the HEAD, and is gone when the listing is asked for: its 404 says
- * nothing of the key. What S3 says is asked once. */
+#define LISTED(key)                                                                            \
+    REST("200 OK", "",                                                                         \
+         "<ListBucketResult><Contents><Key>pre/" key "</Key><Size>1</Size></Contents>"         \
+         "</ListBucketResult>")
+#define NOT_FOUND   REST("404 Not Found", "", "")
+#define S3_HAS_NONE REST("404 Not Found", "x-amz-request-id: 1\r\n", "")
+
+/* Some other server answered the HEAD, and a listing is S3's: a 404 says nothing of a key that
+ * is listed. What S3 says is asked once. */
 START_TEST(a_404_of_who_was_not_s3)
 {
-    START(REST("404 Not Found", "", ""), NOTHING_LISTED, OK_OBJECT("e"),
-          REST("404 Not Found", "", ""), NOTHING_LISTED, REST("404 Not Found", "", ""),
-          REST("404 Not Found", "x-amz-request-id: 1\r\n", ""), NOTHING_LISTED);
+    START(NOT_FOUND, NOTHING_LISTED, LISTED("k"), OK_OBJECT("e"), NOT_FOUND, NOTHING_LISTED,
+          NOTHING_LISTED, NOT_FOUND, S3_HAS_NONE, NOTHING_LISTED, NOT_FOUND, NOTHING_LISTED,
+          LISTED("k"), NOT_FOUND, NOT_FOUND, NOTHING_LISTED, LISTED("k2"), NOT_FOUND);
     ck_assert_msg(stat_key("k") == 0, "%s", op.why);
     ck_assert_int_eq(stat_key("k"), -ENOENT);
     ck_assert_int_eq(stat_key("k"), -ENOENT);
-    ck_assert_uint_eq(scripted_count(server), 8);
+    ck_assert_uint_eq(scripted_count(server), 10);
+    ck_assert_int_eq(stat_key("k"), -EAGAIN); /* one of several servers has no way to S3 */
+    ck_assert_int_eq(stat_key("k"), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 18);
+}
+END_TEST
+
+/* Who believed it would count a rename as done. */
+START_TEST(a_404_to_each_head_of_a_copy)
+{
+    START(NOT_FOUND, NOTHING_LISTED, NOT_FOUND, LISTED("k"), NOT_FOUND, NOTHING_LISTED,
+          NOT_FOUND, NOTHING_LISTED, S3_HAS_NONE, NOTHING_LISTED, S3_HAS_NONE);
+    ck_assert_int_eq(store_copy(store, &op, "k", NULL, "to", NULL, NULL, NULL), -EAGAIN);
+    ck_assert_int_eq(store_copy(store, &op, "k", NULL, "to", NULL, NULL, NULL), -ENOENT);
+    ck_assert_int_eq(store_copy(store, &op, "k", NULL, "to", NULL, NULL, NULL), -ENOENT);
+    ck_assert_uint_eq(scripted_count(server), 11);
+}
+END_TEST
+
+/* An implied directory has no attributes, and leaves no marker at its new name. Servers list
+ * some that they don't have. */
+START_TEST(a_404_of_a_marker_that_is_listed)
+{
+    START(S3_HAS_NONE, LISTED("k/"), NOT_FOUND, S3_HAS_NONE, LISTED("k/"), S3_HAS_NONE);
+    ck_assert_int_eq(stat_key("k"), -EAGAIN);
+    ck_assert_int_eq(stat_key("k"), 0);
 }
 END_TEST
 
@@ -356,6 +388,8 @@ int main(void)
     tcase_add_test(t, heads_that_say_too_little);
     tcase_add_test(t, a_missing_bucket_is_no_missing_key);
     tcase_add_test(t, a_404_of_who_was_not_s3);
+    tcase_add_test(t, a_404_to_each_head_of_a_copy);
+    tcase_add_test(t, a_404_of_a_marker_that_is_listed);
     tcase_add_test(t, a_404_that_is_not_s3s);
     tcase_add_test(t, a_name_without_a_form);
     tcase_add_test(t, pages_follow_their_tokens);
