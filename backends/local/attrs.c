@@ -167,7 +167,8 @@ int local_describe(int dirfd, const char *name, struct object *ret)
     int r = 0;
 
     if (statx(dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_WANTED, &st) < 0)
-        return errno == ENAMETOOLONG ? -ENOENT : -errno; /* nothing can have such a name here */
+        /* Nothing can have a name that is too long. */
+        return errno == ENAMETOOLONG ? -ENOENT : local_errno(errno);
     fill_object(&st, &obj);
     if (S_ISLNK(st.stx_mode))
         r = read_target(dirfd, name, &obj.attrs);

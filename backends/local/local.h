@@ -25,6 +25,7 @@ struct local_store {
     struct mutex lock; /* guards the making of the state folder */
     int state_fd;      /* -1 until something is staged; constant then, with another folder
                         * behind it when its own was removed; lock held to set it */
+    bool is_trial;     /* constant; of what is in its place it makes nothing again */
     char *own;         /* constant; a trial's folder, which goes with it (trial.c), or NULL */
 };
 
@@ -43,6 +44,9 @@ int local_is_machine(struct op *op);
  * before its name was in it: a directory that comes to be empty may go at any time. */
 #define LOCAL_RACES_TOLERATED 8
 
+/* The negative errno of a call on the folder: of what NFS has no handle for any more nothing is
+ * known (-ENXIO); -ESTALE would be another version. */
+int local_errno(int err);
 /* Opens `key` below the root; never follows a symlink. */
 int local_openat(const struct local_store *l, const char *key, int flags);
 /* A readable descriptor of the key's parent directory; with `create`, missing ones are made.

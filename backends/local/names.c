@@ -84,7 +84,7 @@ static int remove_one(const struct local_store *l, const char *key, bool sync)
     if (r < 0)
         return r;
     if (unlinkat(parent, local_name(key), 0) < 0)
-        r = is_absent(errno) ? 0 : -errno;
+        r = is_absent(errno) ? 0 : local_errno(errno);
     if (!r && sync)
         r = local_sync_dir(parent);
     (void)close(parent);

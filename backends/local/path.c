@@ -13,6 +13,11 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+int local_errno(int err)
+{
+    return err == ESTALE ? -ENXIO : -err;
+}
+
 int local_openat(const struct local_store *l, const char *key, int flags)
 {
     struct open_how how = {
@@ -21,7 +26,7 @@ int local_openat(const struct local_store *l, const char *key, int flags)
     };
 
     long fd = syscall(SYS_openat2, l->root_fd, key[0] ? key : ".", &how, sizeof(how));
-    return fd < 0 ? -errno : (int)fd;
+    return fd < 0 ? local_errno(errno) : (int)fd;
 }
 
 const char *local_name(const char *key)

@@ -154,7 +154,7 @@ static bool was_removed(int fd)
 /* Opens it, or in place of one that was removed, whose descriptor others may be using. */
 static int open_state_locked(struct local_store *l) REQUIRES(l->lock)
 {
-    if (l->state_fd >= 0 && !was_removed(l->state_fd))
+    if (l->state_fd >= 0 && (l->is_trial || !was_removed(l->state_fd)))
         return 0;
     auto_close int fd = open_state(l);
     if (fd < 0)

@@ -32,7 +32,7 @@ static int takes_files(const struct local_store *l, struct op *op)
                    l->root, strerror(-r), (unsigned)geteuid());
 }
 
-/* Makes the state folder the root. */
+/* Makes the state folder the root, and nothing beside it. */
 static int move_root(struct local_store *l, struct op *op)
 {
     char link[64];
@@ -49,6 +49,7 @@ static int move_root(struct local_store *l, struct op *op)
         url = NULL;
         return op_fail(op, -EIO, "the folder beside %s can't be opened", l->root);
     }
+    l->is_trial = true;
     (void)close(l->root_fd);
     l->root_fd = take_fd(fd);
     free(l->root);
