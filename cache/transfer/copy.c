@@ -143,13 +143,29 @@ static int set_any(char **etag)
     return *etag ? 0 : -ENOMEM;
 }
 
+int copy_rename(struct cache *c, struct op *op, struct place from, struct place to)
+{
+    struct object there = {0};
+    int r = store_rename(c->store, op, from.key, to.key);
+
+    if (r != -ENOENT)
+        return r;
+    r = store_stat(c->store, op, from.key, &there);
+    object_release(&there);
+    return r ? r
+             : op_fail(op, -EAGAIN,
+                       "rename %s to %s: the store finds none, and has it: does it take the "
+                       "new name?",
+                       from.key, to.key);
+}
+
 /* A store that renames by itself keeps the version. Where there is nothing to rename it was
  * repeated, or somebody has removed it: what is under the new name tells. */
 static int rename_object(struct copying *k, struct op *op, char **copied, struct object *obj)
 {
     const struct place from = place_of_path(k->from), to = place_of_path(k->to);
     struct store *s = k->cache->store;
-    int renamed = store_rename(s, op, from.key, to.key);
+    int renamed = copy_rename(k->cache, op, from, to);
 
     if (renamed < 0 && renamed != -ENOENT)
         return renamed;

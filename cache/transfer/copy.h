@@ -100,6 +100,9 @@ bool copy_is_owed(const struct copying *k, const struct node *n, const struct en
  * renamed, and the upload asks for it. */
 void copy_forget_version_locked(struct copying *k, const char *from, const char *to)
     REQUIRES(cache_mutex);
+/* The store's own rename. -ENOENT: it has nothing at `from`, which is asked for: some answer so
+ * of a new name that they don't take. */
+int copy_rename(struct cache *c, struct op *op, struct place from, struct place to);
 /* Asks which version is there, and whether this cache put it, by an upload that ended when the
  * name had been given away. */
 int copy_ask_version(struct cache *c, struct op *op, struct place at, char **etag, bool *own);

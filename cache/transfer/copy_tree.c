@@ -600,7 +600,7 @@ static int rename_tree(struct copying *k, struct op *op)
         return cr;
     if (unsafe)
         return -EOPNOTSUPP;
-    int r = store_rename(c->store, op, from.key, to.key);
+    int r = copy_rename(c, op, from, to);
     if (r == -ENOENT) {
         /* Never there, or a repeat of a rename that had happened. */
         r = store_stat(c->store, op, to.key, &obj) == 0 ? 0 : -EOPNOTSUPP;

@@ -1,5 +1,7 @@
-/* backends/local, cache/: the folder in which a store stages is gone, or can't be reached. That
- * says nothing of any object: nothing counts as removed, and no rename as done. */
+/* backends/local, cache/: the folder in which a store stages is gone, or the whole folder can't
+ * be reached. That says nothing of any object: nothing counts as removed, and no rename as
+ * done.
+ */
 #include "backends/drivers.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
@@ -7,12 +9,15 @@
 #include "tests/lib/temp_dir.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* How it goes. The store's own folder stays where its descriptor is. */
@@ -22,6 +27,41 @@ static char top[64], parent[80], away[80], root[96], state[112];
 static struct driven d;
 static atomic_int commits; /* 1: the next one finds no state folder */
 static atomic_int moves;   /* that were asked for */
+static atomic_int untrue;  /* renames that still answer ENOENT, and do nothing */
+static atomic_bool stale;  /* NFS has no such export for the moment */
+static atomic_int stales;  /* calls that met this */
+
+static bool is_root(int fd)
+{
+    struct stat st, wanted;
+
+    return fstat(fd, &st) == 0 && stat(root, &wanted) == 0 && st.st_ino == wanted.st_ino &&
+           st.st_dev == wanted.st_dev;
+}
+
+/* In place of the C library's: what begins at the root of the store fails as on NFS. */
+long syscall(long number, ...)
+{
+    static long (*_Atomic libc)(long, ...);
+    long a[6];
+    va_list ap;
+
+    va_start(ap, number);
+    for (size_t i = 0; i < ARRAY_SIZE(a); i++)
+        a[i] = va_arg(ap, long);
+    va_end(ap);
+    if (number == SYS_openat2 && atomic_load(&stale) && is_root((int)a[0])) {
+        atomic_fetch_add(&stales, 1);
+        errno = ESTALE;
+        return -1;
+    }
+    if (!libc) {
+        long (*found)(long, ...);
+        *(void **)&found = dlsym(RTLD_NEXT, "syscall");
+        libc = found;
+    }
+    return libc(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -29,6 +69,8 @@ static int64_t around(struct layer *l, struct call *c)
     if (c->kind == CALL_COMMIT && atomic_fetch_sub(&commits, 1) == 1)
         temp_dir_remove(state);
     atomic_fetch_add(&moves, c->kind == CALL_RENAME || c->kind == CALL_COPY);
+    if (c->kind == CALL_RENAME && atomic_fetch_sub(&untrue, 1) > 0)
+        return op_fail(c->op, -ENOENT, "the server takes no such new name");
     return call_next(c);
 }
 
@@ -38,6 +80,9 @@ static void setup(void)
     struct op op;
 
     atomic_store(&commits, 0);
+    atomic_store(&untrue, 0);
+    atomic_store(&stale, false);
+    atomic_store(&stales, 0);
     temp_dir_make(top, sizeof(top));
     (void)snprintf(parent, sizeof(parent), "%s/parent", top);
     (void)snprintf(away, sizeof(away), "%s/away", top);
@@ -234,6 +279,58 @@ START_TEST(an_upload_in_parts_begins_anew)
 }
 END_TEST
 
+/* Some network filesystems say so of a new name that they don't take. */
+START_TEST(a_rename_that_finds_nothing_is_asked_about)
+{
+    fill();
+    ck_assert_int_eq(driven_list(&d, "from"), 1);
+    atomic_store(&untrue, 3);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&d, "below", "new"), 0);
+    else
+        ck_assert_int_eq(driven_rename(&d, "from/a", "to/n"), 0);
+    DRIVEN_WAIT(atomic_load(&untrue) <= 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, _i ? "new/b" : "to/n", _i ? "b" : "a");
+    driven_stores(&d, _i ? "below/b" : "from/a", NULL);
+    driven_shows(&d, _i ? "new/b" : "to/n", _i ? "b" : "a");
+}
+END_TEST
+
+START_TEST(what_is_stale_is_an_outage)
+{
+    fill();
+    atomic_store(&stale, true);
+    ck_assert_int_eq(driven_unlink(&d, "from/a"), 0);
+    DRIVEN_WAIT(atomic_load(&stales) >= 2);
+    (void)usleep(300 * 1000);
+    atomic_store(&stale, false);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, "from/a", NULL);
+}
+END_TEST
+
+START_TEST(a_trial_makes_no_folder_again)
+{
+    struct store *s = NULL;
+    struct mem_source src;
+    char made[128];
+    struct op op;
+
+    op_init(&op, 10 * NS_PER_SEC);
+    ck_assert_int_eq(mkdir(state, 0700), 0);
+    (void)snprintf(made, sizeof(made), "file://%s", root);
+    ck_assert_int_eq(store_open_trial(made, NULL, &op, &s), 0);
+    temp_dir_remove(state);
+    mem_source_init(&src, "x", 1);
+    ck_assert_int_eq(store_put(s, &op, "x", NULL, &src.base, NULL, NULL), -ENXIO);
+    store_close(s);
+    (void)snprintf(made, sizeof(made), "%s.runfs", state);
+    ck_assert_int_eq(access(state, F_OK), -1);
+    ck_assert_int_eq(access(made, F_OK), -1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_state_gone");
@@ -245,6 +342,9 @@ int main(void)
     tcase_add_loop_test(t, no_object_is_missing_because_the_folder_is, 0, CHANGES * GOINGS);
     tcase_add_loop_test(t, renames_wait_for_it, 0, GOINGS);
     tcase_add_test(t, an_upload_in_parts_begins_anew);
+    tcase_add_loop_test(t, a_rename_that_finds_nothing_is_asked_about, 0, 2);
+    tcase_add_test(t, what_is_stale_is_an_outage);
+    tcase_add_test(t, a_trial_makes_no_folder_again);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
