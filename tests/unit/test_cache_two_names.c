@@ -433,6 +433,7 @@ static void write_over(void)
 START_TEST(a_removal_waits_for_what_was_closed_alone)
 {
     struct handle *h;
+    char text[8];
 
     with_two_names();
     driven_put(&d, "x", "x", 1);
@@ -443,7 +444,7 @@ START_TEST(a_removal_waits_for_what_was_closed_alone)
     ck_assert_int_eq(driven_close(&d, h), 0);
     atomic_store(&refused, "g");
     ck_assert_int_ne(flush(2 * NS_PER_SEC), 0);
-    driven_stores(&d, "f", "2");
+    DRIVEN_WAIT(driven_stored(&d, "f", text, sizeof(text)) == 1 && *text == '2');
     ck_assert_int_eq(driven_unlink(&d, "x"), 0);
     at("upload-leased", write_over);
     atomic_store(&refused, NULL);
