@@ -69,7 +69,9 @@ static inline int local_fail(const struct local_store *l, struct op *op, const c
 
 /* The state folder inside the root is no part of the store. */
 bool local_is_reserved(const char *key);
-/* Whether the folder was removed. */
+/* Whether the open directory was removed. */
+bool local_is_removed(int fd);
+/* The same of the store's folder. */
 bool local_root_is_gone(const struct local_store *l);
 /* What stands at `key`, as local_describe(). */
 int local_describe_key(const struct local_store *l, const char *key, struct object *ret);

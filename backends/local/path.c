@@ -88,11 +88,16 @@ int local_open_parent(const struct local_store *l, const char *key, bool create,
     return 0;
 }
 
-bool local_root_is_gone(const struct local_store *l)
+bool local_is_removed(int fd)
 {
     struct stat st;
 
-    return fstat(l->root_fd, &st) < 0 || st.st_nlink == 0;
+    return fstat(fd, &st) < 0 || st.st_nlink == 0;
+}
+
+bool local_root_is_gone(const struct local_store *l)
+{
+    return local_is_removed(l->root_fd);
 }
 
 int local_explain(const struct local_store *l, struct op *op, const char *what, const char *key,

@@ -144,25 +144,17 @@ int local_stage_fail(const struct local_store *l, struct op *op, const char *wha
                    l->root, key, l->root, l->root, LOCAL_STATE_NAME, strerror(-err));
 }
 
-static bool was_removed(int fd)
-{
-    struct stat st;
-
-    return fstat(fd, &st) < 0 || st.st_nlink == 0;
-}
-
 /* Opens it, or in place of one that was removed, whose descriptor others may be using. */
 static int open_state_locked(struct local_store *l) REQUIRES(l->lock)
 {
-    if (l->state_fd >= 0 && (l->is_trial || !was_removed(l->state_fd)))
+    if (l->state_fd >= 0 && (l->is_trial || !local_is_removed(l->state_fd)))
         return 0;
     auto_close int fd = open_state(l);
     if (fd < 0)
         return fd;
-    if (l->state_fd < 0)
-        l->state_fd = take_fd(fd);
-    else if (dup3(fd, l->state_fd, O_CLOEXEC) < 0)
-        return -errno;
+    if (l->state_fd >= 0)
+        return dup3(fd, l->state_fd, O_CLOEXEC) < 0 ? -errno : 0;
+    l->state_fd = take_fd(fd);
     sweep(l->state_fd);
     return 0;
 }
