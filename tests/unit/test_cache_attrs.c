@@ -95,7 +95,7 @@ START_TEST(directories_are_asked_when_they_are_looked_at)
     struct op op;
 
     place(&d);
-    op_init(&op, 10 * NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     for (int i = 0; i < DIRS; i++) {
         driven_store(&d, dir_of(i, "/f"), "x", 1);
         if (i % 2)
@@ -138,7 +138,7 @@ START_TEST(a_marker_that_changed_is_asked_again)
 
     place(&d);
     d.config.list_timeout_ns = 1;
-    op_init(&op, 10 * NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     driven_store(&d, "dir/f", "x", 1);
     ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
     driven_mount(&d);
@@ -169,7 +169,7 @@ START_TEST(an_outage_leaves_what_was_told)
 
     place(&d);
     d.config.list_timeout_ns = 1;
-    op_init(&op, 10 * NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     driven_store_with(&d, "dir/f", "x", 1, &f);
     ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
     driven_mount(&d);
@@ -366,7 +366,7 @@ START_TEST(a_name_made_here_stays_the_directorys_time)
 
     driven_init_like_s3(&d, NULL);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
-    op_init(&op, 10 * NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     driven_store(&d, "dir/f", "x", 1);
     ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
     driven_mount(&d);
@@ -401,7 +401,7 @@ START_TEST(a_marker_that_says_no_time_any_more)
 
     driven_init(&d, NULL);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
-    op_init(&op, 10 * NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     ck_assert_int_eq(store_mkdir(d.store->next, &op, "dir", &a, NULL), 0);
     driven_mount(&d);
     DRIVEN_WAIT(driven_list(&d, "") == 1 && driven_stat(&d, "dir", &st) == 0 &&

@@ -230,7 +230,7 @@ START_TEST(what_passes_is_not_told)
     ck_assert_int_eq(driven_open(&d, "f", O_WRONLY, &h), 0);
     ck_assert_int_eq(driven_close(&d, h), failing[_i].told);
     atomic_store(&gate.failing, 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* one may end by a refusal that was under way */
     driven_release(&d);
 }
 END_TEST

@@ -228,11 +228,11 @@ START_TEST(a_version_is_asked_for_once_after_its_time)
     struct driven d;
 
     start(&d);
-    d.config.attr_timeout_ns = NS_PER_SEC;
+    d.config.attr_timeout_ns = 3 * NS_PER_SEC;
     driven_store(&d, "model", content, SIZE);
     begin(&d);
     open_and_read(&d);
-    (void)usleep(1200000);
+    (void)usleep(3200000);
     forget();
     ck_assert_int_eq(driven_open(&d, "model", O_RDONLY, &h), 0);
     check_total(1);

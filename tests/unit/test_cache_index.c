@@ -63,7 +63,7 @@ START_TEST(who_paid_the_heads_writes_the_index)
     struct driven d;
 
     place(&d);
-    d.config.index_settle_ns = 3 * NS_PER_SEC;
+    d.config.index_settle_ns = 6 * NS_PER_SEC;
     store_files(&d, FILES);
     driven_mount(&d);
     check_files(&d, FILES);

@@ -79,12 +79,13 @@ static bool copy_late(int64_t late_ns, int i)
     int64_t until_ns = clock_mono_ns() + late_ns;
     driven_mount(&d);
     ck_assert_int_eq(driven_rename(&d, "c", "b"), 0);
-    DRIVEN_WAIT(has("b", "renamed")); /* carried out again at once */
+    DRIVEN_WAIT(has("b", "renamed") ||
+                has("b", "moved")); /* again at once; or it is too late */
     op_init(&op, 5 * NS_PER_SEC);
     ck_assert_int_eq(store_copy(d.store->next, &op, "a", NULL, "b", NULL, NULL, NULL), 0);
     bool in_time = clock_mono_ns() < until_ns;
     refuse_no_more();
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* one may end by a refusal that was under way */
     if (!in_time)
         return false;
     driven_stores(&d, "b", "moved");
@@ -236,7 +237,7 @@ static bool put_late_after_two(int64_t late_ns, int i)
     d.config.late_ns = late_ns;
     int64_t until_ns = clock_mono_ns() + late_ns;
     driven_mount(&d);
-    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 1));
+    DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops <= 1)); /* 0: too late */
     doubt_put("f", "", "two", 0);
     bool in_time = clock_mono_ns() < until_ns;
     ck_assert_int_eq(driven_flush(&d), 0);

@@ -76,7 +76,7 @@ static bool old_key_holds(const char *text)
     struct mem_sink sink;
     struct op op;
 
-    op_init(&op, NS_PER_SEC);
+    op_init(&op, 60 * NS_PER_SEC);
     mem_sink_init(&sink, buf, sizeof(buf), 0);
     ssize_t n = store_read(w.leaves[0].layer->base.next, &op, "a/d/f", NULL, &sink.base,
                            sizeof(buf), 0, NULL);

@@ -357,8 +357,11 @@ END_TEST
 static void put_without_answer(bool first)
 {
     struct cache_stats s;
+    int64_t retry_ns = d.config.retry_ns;
 
+    d.config.retry_ns = 30 * NS_PER_SEC; /* it is seen to have failed */
     driven_mount(&d);
+    d.config.retry_ns = retry_ns;
     if (!first)
         put_flushed("f", "one");
     atomic_store(&lost, 1);

@@ -483,6 +483,7 @@ START_TEST(a_store_that_renames_is_not_asked_again_and_again)
     DRIVEN_WAIT(atomic_load(&rename_waits));
     atomic_store(&questions, 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, look_at_moved, &lists), 0);
+    DRIVEN_WAIT(atomic_load(&questions) > 0);
     (void)usleep(500000);
     unsigned n = atomic_load(&questions);
     atomic_store(&hold_renames, false);
@@ -612,6 +613,7 @@ START_TEST(read_on_after_a_new_time_and_before_the_copy)
     ck_assert_int_eq(driven_open(&d, "d/f", O_RDONLY, &h), 0);
     ck_assert_int_eq(driven_pread(&d, h, buf, sizeof(buf), 0), sizeof(buf));
     atomic_store(&lost_attrs, true);
+    atomic_store(&copy_waits, false);
     atomic_store(&hold_copies, true);
     ck_assert_int_eq(driven_utimens(&d, "d/f", TIME_SET_NS), 0);
     ck_assert_int_eq(driven_rename(&d, "d/f", "g"), 0);

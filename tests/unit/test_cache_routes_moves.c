@@ -241,8 +241,8 @@ START_TEST(a_flush_of_the_old_directory_waits_for_no_rename_of_what_left_it)
 {
     struct handle *h = leaves_open(O_WRONLY, "runs/one/logs/m");
 
-    ck_assert_int_eq(driven_close(&w.d, h), 0);
     atomic_store(&w.leaves[1].down, true);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
     ck_assert_int_eq(driven_rename(&w.d, "runs/one/logs/m", "runs/one/logs/m.tmp"), 0);
     atomic_store(&w.leaves[1].down, false);
     ck_assert_int_eq(flush_of("runs/one/checkpoint"), 0);

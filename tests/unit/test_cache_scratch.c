@@ -295,14 +295,14 @@ START_TEST(scratch_beside_what_is_stored_asks_nobody)
     struct stat st;
 
     use_kind(_i);
-    w.d.config.list_timeout_ns = NS_PER_SEC;
+    w.d.config.list_timeout_ns = 3 * NS_PER_SEC;
     fill();
     ck_assert_int_eq(driven_list(&w.d, "runs"), 2);
     struct node *runs = look(cache_root(w.d.cache), "runs");
     struct node *run = look(runs, "b"), *dir = look(run, "dir");
     for (unsigned i = 0; i < ROUTED_LEAVES; i++)
         atomic_store(&w.leaves[i].hung, true);
-    (void)usleep(1200 * 1000);
+    (void)usleep(3200 * 1000);
     unsigned before = routed_requests(&w);
     ck_assert_int_eq(cache_lookup(w.d.cache, run, "none", &none, &n, &st), -ENOENT);
     ck_assert_int_eq(cache_lookup(w.d.cache, dir, "none", &none, &n, &st), -ENOENT);

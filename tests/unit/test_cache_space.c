@@ -370,8 +370,7 @@ START_TEST(a_small_refusal_leaves_room)
     ck_assert_int_eq(driven_write(&d, h, data, FILE_BYTES, 5 * FILE_BYTES), 0);
     ck_assert_int_eq(driven_close(&d, h), 0);
     atomic_store(&door.shut, false);
-    (void)usleep(50000); /* what was refused last is noted */
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* one may end by a refusal that was under way */
     free(data);
     driven_release(&d);
 }
@@ -531,7 +530,7 @@ START_TEST(a_long_listing_is_not_given_up)
     char key[32];
 
     driven_init(&d, delay_names);
-    d.config.ask_timeout_ns = 1 * NS_PER_SEC;
+    d.config.ask_timeout_ns = 2 * NS_PER_SEC;
     d.config.list_timeout_ns = 0;
     for (int i = 0; i < 120; i++) {
         (void)snprintf(key, sizeof(key), "dir/%03d", i);
@@ -591,7 +590,7 @@ START_TEST(deletes_wait_behind_an_upload_that_fails)
     (void)usleep(300000);
     ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), 3);
     atomic_store(&gate.refuse, false);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0); /* one may end by a refusal that was under way */
     ck_assert_int_eq(driven_stored(&d, "new", buf, sizeof(buf)), 3);
     ck_assert_int_eq(driven_stored(&d, "old", buf, sizeof(buf)), -ENOENT);
     driven_release(&d);

@@ -267,7 +267,9 @@ static void (*const ways[])(void) = {unlink_it, replace_it};
 static void with_one_owed(void)
 {
     atomic_store(&refused, NULL);
+    atomic_store(&meanwhile, NULL);
     driven_init(&d, around);
+    d.config.settle_ns = 60 * NS_PER_SEC; /* only a flush uploads */
     driven_mount(&d);
     driven_put(&d, "f", "1", 1);
     driven_put(&d, "other", "2", 1);
@@ -423,6 +425,14 @@ END_TEST
 
 static struct handle *kept_open;
 
+static bool no_upload_runs(void)
+{
+    cache_lock(d.cache);
+    bool none = d.cache->queue->uploads_running == 0;
+    cache_unlock(d.cache);
+    return none;
+}
+
 static void write_over(void)
 {
     ck_assert_int_eq(driven_write(&d, kept_open, "33", 2, 0), 0);
@@ -446,6 +456,7 @@ START_TEST(a_removal_waits_for_what_was_closed_alone)
     /* One may end by the failure of `g` before `f` is sent, which is open and waits on then. */
     DRIVEN_WAIT(flush(2 * NS_PER_SEC) != 0 && driven_stored(&d, "f", text, sizeof(text)) == 1 &&
                 *text == '2');
+    DRIVEN_WAIT(no_upload_runs()); /* one that began for the flush is past the point */
     ck_assert_int_eq(driven_unlink(&d, "x"), 0);
     at("upload-leased", write_over);
     atomic_store(&refused, NULL);

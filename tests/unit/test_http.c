@@ -266,7 +266,7 @@ static const struct broken {
     {{.text = "HTTP/1.1 200 OK\r\nX-A: \x1b[2J\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
     {{.text = "HTTP/1.1 200 OK\r\nX\x7f: a\r\nContent-Length: 0\r\n\r\n"}, -EPROTO},
     {{.text = NULL}, -ETIMEDOUT},
-    {{.text = OK5, .stall_ms = 3000}, -ETIMEDOUT},
+    {{.text = OK5, .stall_ms = 10000}, -ETIMEDOUT},
 };
 
 START_TEST(a_broken_answer)
@@ -278,7 +278,7 @@ START_TEST(a_broken_answer)
     r = run("GET");
     ck_assert_msg(r == broken[_i].err, "%d, not %d: %s", r, broken[_i].err, op.why);
     ck_assert(op.why[0]);
-    ck_assert(clock_mono_ns() - begun < 2500 * NS_PER_MS);
+    ck_assert(clock_mono_ns() - begun < 9 * NS_PER_SEC);
 }
 END_TEST
 

@@ -257,7 +257,7 @@ START_TEST(names_that_come_slowly_end_no_walk)
     op_init(&w.op, NS_PER_SEC / 2);
     ok(&w, store_list(w.s, &w.op, "d/one", LIST_RECURSIVE, tally_name, &n));
     ck_assert_uint_eq(n.n, WALKED);
-    op_init(&w.op, NS_PER_SEC / 2);
+    op_init(&w.op, 2 * NS_PER_SEC);
     ok(&w, store_list(w.s, &w.op, "d", LIST_RECURSIVE, tally_name, &n));
     ck_assert_uint_eq(n.n, 3 * WALKED);
     world_close(&w);
