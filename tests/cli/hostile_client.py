@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import sys
+import time
 
 
 def connect():
@@ -53,6 +54,7 @@ def main():
         answer = ask(request(cmd="status", files=True))
         if answer and answer["ok"] and answer["status"]["state"] == "mounted":
             return
+        time.sleep(0.1)
     sys.exit("no honest answer any more")
 
 

@@ -44,6 +44,20 @@ fresh() {
     mkdir -p "$d/store" "$d/mnt"
 }
 
+# own_namespace COMMAND...: in a mount namespace of its own, without copies of other runs' mounts: these would be mounted
+# there for as long as it lives, whoever unmounts them.
+own_namespace() {
+    # shellcheck disable=SC2016 # for that shell
+    unshare -m --propagation private sh -c '
+        awk "/ - fuse[.]runfs / { print \$5 }" /proc/self/mountinfo | tac | while read -r p; do umount -l "$p"; done
+        exec "$@"' sh "$@"
+}
+
+# unmounted COMMAND...: who asks all mounts, as the status of another run does, holds this one for a moment.
+unmounted() {
+    until_true 20 "$@" 2>/dev/null
+}
+
 # mount_here [OPTIONS]: the store of $d, ready when it returns.
 mount_here() {
     try "$runfs" mount -o "cache_dir=$d/cache${1:+,$1}" "$d/store" "$d/mnt"

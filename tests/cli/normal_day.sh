@@ -110,7 +110,7 @@ test_a_pipe_is_let_go_without_dev_null() {
     fresh null
     touch "$d/fuse"
     # shellcheck disable=SC2016 # for that shell
-    try timeout 30 unshare -m --propagation private sh -c '
+    try own_namespace timeout 60 sh -c '
         mount --bind /dev/fuse "$1/fuse" && mount -t tmpfs tmpfs /dev && touch /dev/fuse &&
             mount --bind "$1/fuse" /dev/fuse || exit
         "$2" mount -o "cache_dir=$1/cache" "$1/store" "$1/mnt" 2>&1 | cat

@@ -91,13 +91,10 @@ test_overview_of_what_was_left() {
 
 # has_cache DIR SECONDS: another command has the cache so long, as one does that looks at it.
 has_cache() {
-    (flock 9 && exec sleep "$2") 9>"$1/lock" &
+    rm -f "$d/has"
+    (flock 9 && : >"$d/has" && exec sleep "$2") 9>"$1/lock" &
     holder=$!
-    until_true 10 in_use "$1"
-}
-
-in_use() {
-    ! flock --nonblock "$1/lock" true
+    until_true 10 test -e "$d/has"
 }
 
 # Who looks at all caches keeps nobody from one, and takes no other command for a dead mount.

@@ -67,7 +67,10 @@ test_status_of_three_stores() {
         say "$(cat "$d/status.json")" || return 1
     awk -v p="$d/mnt" '$5 == p' /proc/self/mountinfo | grep -q ' runfs:ckpt+data+logs ' || say 'another name' || return 1
     "$runfs" status "$d/mnt" | grep -q "^  ckpt  *file://$d/ckpt, [0-9]* requests, 0 failed" || return 1
-    "$runfs" status runfs:ckpt+data+logs | grep -q "^mountpoint  *$d/mnt" || return 1
+    # By its name alone it is found when no other has it: another run of these may, and all are told then.
+    try "$runfs" status runfs:ckpt+data+logs
+    grep -q "^mountpoint  *$d/mnt" "$work/out" || grep -q "is mounted .* times, name one of them: .*$d/mnt" "$work/err" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
     for name in ckpt logs data; do
         grep -q "^runfs_store_requests_total{store=\"$name\"} [1-9]" "$d/mnt/.runfs/metrics" ||
             say "no series of $name" || return 1
@@ -159,7 +162,7 @@ test_the_most_stores() {
     local i name stores='' routes='' title
     fresh most
     for i in $(seq -w 256); do
-        name="store-whose-name-is-rather-long-$i"
+        name="store-of-$$-whose-name-is-rather-long-$i" # another run's has another title
         mkdir "$d/$i" && stores+=", \"$name\": {\"url\": \"$d/$i\"}"
         routes+=", {\"path\": \"$i/**\", \"key\": \"**\", \"store\": \"$name\"}"
     done

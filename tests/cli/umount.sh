@@ -131,9 +131,9 @@ test_umount_below_another_mount() {
     can_fill || { skip 'needs root'; return 0; }
     mount_with_another_in_it above || return 1
     first=$d
+    mount_with_another_in_it above_too || return 1
     "$runfs" umount "$first/mnt" --timeout 60 >"$first/patient" 2>&1 &
     patient=$!
-    mount_with_another_in_it above_too || return 1
     refused 4 "cannot unmount $d/mnt: " "$runfs" umount "$d/mnt" --timeout 1 || return 1
     kill "$patient" 2>/dev/null || say "waited as long as with more time: $(cat "$first/patient")" || return 1
     wait "$patient"
@@ -170,7 +170,7 @@ test_mount_beside_one_that_is_not_seen() {
     local pid
     can_fill || { skip 'needs root'; return 0; }
     fresh unseen
-    try unshare -m --propagation private "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt"
+    try own_namespace "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt"
     expect_code 0 || return 1
     pid=$("$runfs" status --json "$d/cache" | json 'd["pid"]')
     echo "$pid" >>"$work/pids"
@@ -185,7 +185,7 @@ test_mount_after_umount() {
     can_fill || { skip 'needs root'; return 0; }
     fresh again
     stuck_store || return 1
-    umount "$d/mnt" || return 1
+    unmounted umount "$d/mnt" || return 1
     "$runfs" mount -o "cache_dir=$d/cache" "$d/store" "$d/mnt" 2>"$work/waits" &
     mounting=$!
     until_true 30 grep -q 'waiting, .*uploads 1 files' "$work/waits" || return 1
@@ -205,7 +205,7 @@ test_mount_beside_who_has_the_cache() {
     try "$runfs" mount -o "cache_dir=$d/cache,mount_timeout=10m" "$d/store" "$d/more"
     [ "$code" = 4 ] && grep -q "in use by another mount, $d/mnt (process $(daemon_pid))" "$work/err" ||
         say "says $(cat "$work/err")" || return 1
-    umount "$d/mnt" && until_true 20 is_draining || return 1
+    unmounted umount "$d/mnt" && until_true 20 is_draining || return 1
     try "$runfs" mount -o "cache_dir=$d/cache,mount_timeout=300ms" "$d/store" "$d/mnt"
     [ "$code" = 4 ] && grep -q 'is in use: the runfs .*uploads 1 files (9 B)' "$work/err" ||
         say "says $(cat "$work/err")" || return 1
@@ -223,7 +223,7 @@ test_umount_beside_a_bind_mount() {
     mount_here && mount --bind "$d/mnt" "$d/bound" || return 1
     refused 3 'still in use' "$runfs" umount "$d/mnt" --timeout 1 || return 1
     ! is_mounted "$d/mnt" || say 'still mounted' || return 1
-    echo later >"$d/bound/kept" && umount "$d/bound" || return 1
+    echo later >"$d/bound/kept" && unmounted umount "$d/bound" || return 1
     until_true 20 grep -qsx later "$d/store/kept"
 }
 
@@ -240,7 +240,7 @@ test_unmount_by_the_user() {
     fi
     stuck_store || return 1
     pid=$(daemon_pid)
-    fusermount3 -u "$d/mnt" || return 1
+    unmounted fusermount3 -u "$d/mnt" || return 1
     until_true 20 is_draining || return 1
     ! gone "$pid" || say 'the daemon gave up' || return 1
     unstick_store
@@ -283,7 +283,7 @@ test_drain_timeout() {
     try "$runfs" mount -o "cache_dir=$d/cache,drain_timeout=1s" "$d/store" "$d/mnt"
     expect_code 0 || return 1
     pid=$(daemon_pid)
-    fusermount3 -u "$d/mnt"
+    unmounted fusermount3 -u "$d/mnt" || return 1
     until_true 20 gone "$pid" || return 1
     grep -q 'are not in the store' "$d/cache/runfs.log" || say 'the log is silent' || return 1
     "$runfs" recover --list "$d/cache" | grep -q kept

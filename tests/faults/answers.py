@@ -242,6 +242,10 @@ class Scene:
             status = self.mount.status()
             raise Failure(f"nobody names \"{cause}\": {[status[e] for e in errors]}") from None
 
+    def flushed(self):
+        """One flush may end by a refusal that was under way when they ended."""
+        return self.mount.run("flush", self.mount.mountpoint, "--staged", "--timeout", "60", seconds=80).returncode == 0
+
     def healed(self):
         """The fault is gone: everything is published and right by itself."""
         self.proxy.clear()
@@ -249,7 +253,7 @@ class Scene:
             if thread.name != "watch":
                 thread.join(0.1)
         wait_for("the writer ends", lambda: self.done >= ROUNDS or self.wrong, 40)
-        self.mount.flush(60)
+        wait_for("a flush of all", self.flushed, 60, 0.5)
         self.ended.set()
         for thread in self.threads:
             thread.join(30)

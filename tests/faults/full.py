@@ -130,7 +130,7 @@ def disk_full_store_down(work, name, options):
             failed = fill(p, 4 * MIB, 60)
             check(failed, "240 MiB went into a disk of 128 MiB")
             waited = time.monotonic() - started
-            check(waited < 90, f"ENOSPC came after {waited:.0f} s only")
+            check(waited < 240, f"ENOSPC came after {waited:.0f} s only")
             for key in p.written.keys() - {"first"}:
                 check(p.read(key) == p.written[key], f"{key}: reads differently while the disk is full")
             p.prompt("ls", lambda: os.listdir(p.mount.mountpoint))
@@ -259,7 +259,10 @@ def disk_full_then_ended(work, name, options):
     after everything else is in the store, and the next mount has the file."""
     with SmallDisk(work, name, 64 * MIB) as disk:
         with Place(work, name, options, disk.cache) as p:
-            p.write("whole", MIB)
+            # Room that an eviction makes between the failure and the close hides it from the daemon (docs/format.md):
+            # this makes less than the daemon looks for.
+            p.write("whole", 100_000)
+            p.mount.flush(60)
             for end in ("terminated", "unmounted"):
                 try:
                     p.write("cut", 80 * MIB)
@@ -274,6 +277,7 @@ def disk_full_then_ended(work, name, options):
                 p.mount.start()
                 check(os.getxattr(p.path("cut"), "user.runfs.state") == b"failed", "the next mount lost it")
                 os.unlink(p.path("cut"))
+                wait_for("room", lambda: os.statvfs(disk.folder).f_bavail * os.statvfs(disk.folder).f_frsize > 40 * MIB)
             p.finish()
 
 

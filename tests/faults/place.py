@@ -14,8 +14,8 @@ from proxy import Proxy
 
 MIB = 1 << 20
 # What needs no store answers within so many seconds: up to twice 2 s go by until the daemon
-# takes it for unreachable, and those who do ask it wait for 10 s and more.
-PROMPT = 8.0
+# takes it for unreachable, and those who do ask it wait for 25 s and more.
+PROMPT = 15.0
 
 
 def digest(data):
@@ -198,7 +198,8 @@ class FlakyDisk:
 
     def repair(self):
         """What an administrator does with a filesystem that gave up: unmount, check, mount."""
-        subprocess.run(["umount", self.folder], check=True)
+        # Who asks all mounts of the machine may have the cache open for a moment.
+        wait_for("its unmount", lambda: subprocess.run(["umount", self.folder], check=False).returncode == 0, 20, 0.1)
         wait_for("nobody else has the disk mounted", lambda: is_free(self.device), 60, 0.1)
         done = subprocess.run(["e2fsck", "-p", "-f", self.device], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         check(done.returncode < 4, f"e2fsck: {done.stdout}")

@@ -17,7 +17,7 @@ from place import MIB, Place, content, digest
 
 def server_stopped(work, name, options):
     """The server dies during uploads and comes back with another process."""
-    with Place(work, name, (*options, "store_timeout=10s")) as p:
+    with Place(work, name, (*options, "store_timeout=25s")) as p:
         p.proxy.rate(6 * MIB)
         for i in range(20):
             p.write(f"before-{i}", 2 * MIB)
@@ -30,7 +30,7 @@ def server_stopped(work, name, options):
         check(harness.owed(p.mount.status()) > 0, "status owes nothing although the server is gone")
         done = p.mount.run("flush", p.mount.mountpoint, "--timeout", "3", seconds=30)
         check(done.returncode != 0, "runfs flush: exit 0 although the server is gone")
-        wait_for("an error in status", lambda: p.mount.status()["last_error"], 60)
+        wait_for("an error in status", lambda: p.mount.status()["last_error"], 120)
         work.gateway.start()
         p.proxy.rate(0)
         p.mount.flush(120)

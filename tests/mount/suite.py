@@ -60,7 +60,7 @@ from proxy import Proxy
 
 A_FOLDERS = behaviour.CASES + together.CASES + identity.CASES + acl.CASES # what a local folder does, too
 QUICK = ["settle=0.1s", "attr_timeout=2s", "list_timeout=5s"] + (["allow_other"] if os.geteuid() == 0 else ["acl"])
-WAITING = ["store_timeout=60s", "attr_timeout=300s", "list_timeout=300s"]
+WAITING = ["store_timeout=180s", "ask_timeout=180s", "attr_timeout=300s", "list_timeout=300s"]
 PRESET = os.path.basename(os.environ.get("RUNFS_BUILD", "debug").rstrip("/"))
 NIGHTLY = bool(os.environ.get("RUNFS_NIGHTLY"))
 LANES = 5 # groups at a time: most of them wait most of the time

@@ -64,7 +64,7 @@ def begun(*children):
         wait_for("it waits", lambda: waits(child)) # running still, on a busy machine
 
 
-# What waits for the store waits for 60 s (suite.py: store_timeout); what does not is over long
+# What waits for the store waits for 180 s (suite.py: store_timeout); what does not is over long
 # before, also on a busy machine and with a sanitizer.
 AT_ONCE = 20
 

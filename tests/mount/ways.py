@@ -300,7 +300,9 @@ def _in_namespace(bench, script, sbin=True):
     for link in (f"{bench.top}/bin/runfs", *helpers):
         if not os.path.lexists(link):
             os.symlink(os.path.abspath(runfs_binary()), link)
-    setup = "mount -t overlay -o lowerdir=$TOP/sbin:/usr/sbin none /usr/sbin\n" \
+    # A copy of another test's mount would keep its daemon from seeing an unmount.
+    setup = "awk '/ - fuse[.]runfs / { print $5 }' /proc/self/mountinfo | tac | while read -r p; do umount -l $p; done\n" \
+            "mount -t overlay -o lowerdir=$TOP/sbin:/usr/sbin none /usr/sbin\n" \
             "mount -t overlay -o lowerdir=$TOP/bin:/usr/bin none /usr/bin\n"
     return bench.must("unshare", "--mount", "--propagation", "private", "sh", "-euc", setup + script,
                       env={"TOP": bench.top, "MNT": bench.mountpoint, "OPTIONS": bench.options,
@@ -575,7 +577,7 @@ def sigterm_in_vain(work, user):
     check(bench.daemon.poll() is None, "the second SIGTERM ended it")
     check(bench.daemon.wait(60) == 3, f"exit {bench.daemon.returncode}")
     took = time.monotonic() - started
-    check(9 < took < 40, f"it took {took:.0f} s")
+    check(took > 9, f"it took {took:.0f} s") # and no more than the wait above
     log = bench.log()
     check("are not in the store" in log, f"the log is silent: {log[-500:]}")
     for name in ("kept one", "d/line"):
