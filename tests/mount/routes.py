@@ -102,6 +102,8 @@ def get(path):
 def let_go(m):
     """All is in the stores, no content is in the cache, and `runs` was listed since: what is seen next comes from there."""
     m.flush()
+    # The kernel tells of the end of a descriptor a moment after close() has returned.
+    wait_for("nothing is open", lambda: m.status()["cache"]["open_handles"] == 0, 20)
     done = m.run("evict", m.mountpoint)
     check(done.returncode == 0, f"runfs evict: exit {done.returncode}: {done.stdout.strip()}")
     lists = count(m, "lists")
