@@ -51,7 +51,7 @@ static void setup(void)
 static void teardown(void)
 {
     atomic_store(&w.leaves[0].stuck, false);
-    DRIVEN_WAIT(driven_flush(&w.d) == 0); /* one may end by a refusal that was under way */
+    ck_assert_int_eq(driven_flush(&w.d), 0);
     routed_release(&w);
 }
 
@@ -137,7 +137,7 @@ static void release_runs(void)
         atomic_store(&w.leaves[i].down, false);
         atomic_store(&w.leaves[i].refused_key, NULL);
     }
-    ck_assert_int_eq(driven_flush(&w.d), 0);
+    DRIVEN_WAIT(driven_flush(&w.d) == 0); /* one may end by a refusal that was under way */
     routed_release(&w);
 }
 
