@@ -518,6 +518,8 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     c->queue->drain += drains;
     if (r == 0)
         r = flush_gather_locked(&fl);
+    if (!(flags & CACHE_FLUSH_AWAIT))
+        units_ask_locked(c, path);
     cache_unlock(c);
     if (r == 0)
         r = wait_flushed(&fl, op, progress, arg);

@@ -479,6 +479,7 @@ static void free_tree(struct cache *c)
 {
     ns_write(c);
     cache_lock(c);
+    units_free(c);
     while (c->queue->owed[DEBT_DIR].first)
         dir_unqueue_locked(c, debt_dir(c->queue->owed[DEBT_DIR].first));
     indexes_forget_locked(c);

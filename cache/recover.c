@@ -527,6 +527,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
             f->seq = place;
         file_stage_found_locked(c, n);
         file_insert_found_locked(c, f);
+        unit_file_found_locked(c, f);
         file_lru_remove_locked(c, f); /* another of its names was found clean */
     }
 }

@@ -90,6 +90,11 @@ static struct unit_at named(const struct policy *p, size_t root, const char *pat
     return no_dir(dir);
 }
 
+bool unit_policy_groups(const struct policy *p)
+{
+    return p->unit && strcmp(p->unit, "none") != 0 && strcmp(p->unit, "file") != 0;
+}
+
 struct unit_at unit_of_path(const struct policy *p, size_t root, const char *path, bool dir)
 {
     if (!p->unit || strcmp(p->unit, "none") == 0)

@@ -20,6 +20,8 @@ struct unit_at {
                    or none: the mount's root */
 };
 
+/* Whether directories can be units by it. */
+bool unit_policy_groups(const struct policy *p);
 /* What the path belongs to by its names. `root`: so many bytes of it are the root of its route,
  * without the "/" behind them. `dir`: it is a directory's path. Staging names say nothing
  * here. */

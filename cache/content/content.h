@@ -101,6 +101,8 @@ struct file {
         bool error_here;     /* that is the cache's own disk's, not the store's */
         bool urgent;         /* its policy has it go up before others */
         bool staged;         /* waits for a rename, as its name or its policy says */
+        bool log;            /* it goes up while it is open, as they say, too */
+        bool pointer;        /* it says which of the units beside it counts */
         int64_t staged_ns;   /* CLOCK_MONOTONIC; since when */
         uint64_t made_at; /* it waits as long as path_made_at() of its path says this; 0: not */
         bool mapped_writer;         /* a mapping may still write */

@@ -284,6 +284,7 @@ static void make_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     if (m->may_exist)
         entry_may_exist_locked(e);
     name_gained_locked(c, e);
+    unit_grows_locked(c, n->dir ? n : m->parent);
     if (n->dir) {
         m->parent->nlink++;
         dir_queue_locked(c, n);

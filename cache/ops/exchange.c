@@ -264,6 +264,8 @@ static void exchange_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_
             index_drop_locked(c, n); /* what is moved is another version then */
         else if (n->dir)
             dir_queue_locked(c, n);
+        if (n->dir)
+            unit_dir_moved_locked(c, n, path_is_staged_dir(c, paths[1 - i]));
         node_requeue_all_locked(c, n);
         /* Its place in the order of publishing is that of the exchange. */
         if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)

@@ -22,11 +22,30 @@
 struct requeuing {
     struct cache *cache;
     struct node *moved;
+    struct file **closed; /* that get their places anew */
+    size_t n, cap;
 };
+
+static int by_close(const void *a, const void *b) REQUIRES(cache_mutex)
+{
+    const struct file *fa = *(struct file *const *)a, *fb = *(struct file *const *)b;
+
+    return fa->seq < fb->seq ? -1 : fa->seq > fb->seq;
+}
+
+/* In the order in which they were closed: what was last stays last. */
+static void queue_again_locked(struct requeuing *q) REQUIRES(cache_mutex)
+{
+    if (q->n)
+        qsort(q->closed, q->n, sizeof(struct file *), by_close);
+    for (size_t i = 0; i < q->n; i++)
+        file_queue_locked(q->cache, q->closed[i]->node);
+    free(q->closed);
+}
 
 static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
 {
-    const struct requeuing *q = arg;
+    struct requeuing *q = arg;
     struct cache *c = q->cache;
 
     if (n->dir) {
@@ -48,16 +67,21 @@ static int requeue_locked(void *arg, struct node *n) REQUIRES(cache_mutex)
         if (n->file->made_at || n->file->staged || debt_is_queued(&n->file->debt))
             file_renamed_locked(c, n);
     }
-    if (n->file && debt_is_queued(&n->file->debt) && n->file->write_handles == 0)
-        file_queue_locked(c, n); /* else it keeps its place: it was closed, and is open again */
+    if (!n->file || !debt_is_queued(&n->file->debt) || n->file->write_handles)
+        return 0; /* it keeps its place: it was closed, and is open again */
+    if (array_grow(q->closed, q->cap, q->n + 1))
+        file_queue_locked(c, n);
+    else
+        q->closed[q->n++] = n->file;
     return 0;
 }
 
 void node_requeue_all_locked(struct cache *c, struct node *moved)
 {
-    struct requeuing q = {c, moved};
+    struct requeuing q = {.cache = c, .moved = moved};
 
     (void)tree_each(moved, requeue_locked, &q);
+    queue_again_locked(&q);
 }
 
 int node_may_be_stored(void *arg, struct node *n)
@@ -353,6 +377,8 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     }
     n->ctime_ns = clock_real_ns();
     entry_changed_here_locked(e);
+    if (n->dir)
+        unit_dir_moved_locked(c, n, path_is_staged_dir(c, m->from_path));
     node_requeue_all_locked(c, n);
     entry_takes_place_of_tried_locked(e, tried);
     dir_touch_locked(step->left);

@@ -309,6 +309,7 @@ int cache_fsync(struct cache *c, struct handle *h, bool datasync, struct waiter 
 int cache_fsyncdir(struct cache *c, struct node *dir, struct waiter *w)
 {
     cache_lock(c);
+    unit_ask_locked(c, dir);
     int r = node_waits_for_store(c, dir) ? durable_dir_locked(c, dir, w) : 0;
     cache_unlock(c);
     if (r != 0)

@@ -73,6 +73,8 @@ void file_stage_locked(struct cache *c, struct node *n)
     if (staged && !f->staged)
         f->staged_ns = clock_mono_ns();
     f->staged = staged;
+    f->log = path && path_is_log(c, path);
+    f->pointer = path && unit_path_is_pointer(c, path);
     set_urgent_locked(c, f, path && path_is_urgent(c, path));
 }
 
@@ -169,6 +171,7 @@ void file_queue_locked(struct cache *c, struct node *n)
         file_insert_locked(c, f);
     file_put_off_locked(c, f);
     file_stage_locked(c, n);
+    unit_file_closed_locked(c, f);
     /* Whoever ends an upload looks for the next. */
     if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
         scheduler_kick_at_locked(c, f->debt.due_ns);

@@ -499,4 +499,42 @@ bool tombstone_hides(struct cache *c, struct place at, bool is_dir, const char *
 /* How many intentions concern this very place, whichever they mean. */
 unsigned tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
+/* ---- unit.c ---- */
+/* Publish units: directories that the store gets as a whole (docs/units.md). */
+
+/* Whose turn it is among the names of a unit, or beside one. UNIT_TURN_FAIL: somebody waits for
+ * the file, and the rest of its unit, which comes first, fails. */
+enum unit_turn { UNIT_TURN_GO, UNIT_TURN_WAIT, UNIT_TURN_FAIL };
+
+/* A name was made in the directory: its unit begins, if it is in one that the store has not. */
+void unit_grows_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* The file has its place in the order: the unit of each of its names lacks it, and is open. */
+void unit_file_closed_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* The same of a file that an earlier mount left. Recovery. */
+void unit_file_found_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
+/* The directory has another path; its old one waited for that (`was_staged`), or not. What it
+ * owes has its place in the order anew. */
+void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
+    REQUIRES(cache_mutex);
+/* Somebody wants the store to have what is at or below the path: no unit there waits for more.
+ */
+void units_ask_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* The same of a directory that is a unit: its names were synced. */
+void unit_ask_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* A program says that the unit of this directory is complete. Whether there is one that the
+ * store lacks something of. */
+bool unit_declare_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Finds out what each unit lacks, settles what is due, and ends those that are whole. Lowers
+ * *next_ns (CLOCK_MONOTONIC) to when it has to be called again. */
+void units_look_locked(struct cache *c, int64_t *next_ns) REQUIRES(cache_mutex);
+/* Whether the file goes to the store under this name of it now, as far as its unit says.
+ * `no_room`: writers wait for room in the cache. */
+enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const struct entry *e,
+                                bool no_room) REQUIRES(cache_mutex);
+/* UNIT_TURN_FAIL: the waiters for the file are to be told. */
+void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entry *e)
+    REQUIRES(cache_mutex);
+/* Forgets them: the cache ends, and its nodes are freed next. */
+void units_free(struct cache *c) REQUIRES(cache_mutex);
+
 #endif

@@ -45,6 +45,9 @@ struct queue_own {
         struct tombstone *tombstones;
         struct row_link *by_path[3]; /* the rows of each set, by their paths */
         struct intent *renames;      /* by seq */
+        struct unit *units;          /* that are not whole at the store, as they began */
+        uint32_t names_moved;        /* moves of directories, from 1: see dir.no_unit */
+        int64_t look_at_units_ns;    /* CLOCK_MONOTONIC; not before */
     };
 };
 
@@ -137,6 +140,10 @@ void row_enters_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void row_leaves_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 /* It stays, with its kind to be changed: it renames nothing any more, and removes. */
 void row_only_removes_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+
+/* ---- unit.c ---- */
+/* Whether a file of this path says which of the units beside it counts. */
+bool unit_path_is_pointer(struct cache *c, const char *path);
 
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */

@@ -16,6 +16,7 @@ int queue_new(struct cache *c)
     if (!p)
         return -ENOMEM;
     p->queue.own = &p->own;
+    p->own.names_moved = 1;
     c->queue = &p->queue;
     return 0;
 }
@@ -46,6 +47,7 @@ void queue_free(struct cache *c)
         assert(!c->queue->owed[kind].first); /* what stands there would outlive it */
     doubt_free(c);
     tombstones_free(c);
+    assert(!c->queue->own->units);
     free(c->queue->own->waits);
     cache_unlock(c);
     origins_free(c);

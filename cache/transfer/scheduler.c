@@ -59,13 +59,24 @@ static bool wants_upload_locked(struct cache *c, struct file *f, const char *pat
     return !f->staged || f->debt.wanted || c->queue->drain;
 }
 
-/* Whether the name is to be sent now, as far as rows and other requests go. */
-static enum order order_of_name(struct pass *p, struct file *f, const char *path)
+/* Whether its unit lets the name go now; who waits for it is told if that may take for ever. */
+static bool unit_lets_go(struct cache *c, struct file *f, const struct entry *e)
     REQUIRES(cache_mutex)
+{
+    enum unit_turn turn = unit_turn_locked(c, f, e, space_is_full_locked(c));
+
+    if (turn == UNIT_TURN_FAIL)
+        unit_tell_failure_locked(c, f, e);
+    return turn == UNIT_TURN_GO;
+}
+
+/* Whether the name is to be sent now, as far as its unit, rows and other requests go. */
+static enum order order_of_name(struct pass *p, struct file *f, const struct entry *e,
+                                const char *path) REQUIRES(cache_mutex)
 {
     struct cache *c = p->cache;
 
-    return wants_upload_locked(c, f, path, p->now_ns)
+    return wants_upload_locked(c, f, path, p->now_ns) && unit_lets_go(c, f, e)
                ? order_of_upload_locked(c, path, f->state == FILE_DIRTY, &on_its_way)
                : ORDER_WAIT;
 }
@@ -88,7 +99,7 @@ static char *name_that_goes(struct pass *p, struct file *f, bool failed, enum or
         if (!e->dirty || e->failed != failed || (failed && has_what_is_wanted(f, e)))
             continue;
         auto_free char *path = entry_path(e);
-        *ret = path ? order_of_name(p, f, path) : ORDER_WAIT;
+        *ret = path ? order_of_name(p, f, e, path) : ORDER_WAIT;
         if (*ret != ORDER_WAIT)
             return take_ptr(path);
     }
@@ -128,7 +139,7 @@ static char *name_to_look_at(struct pass *p, struct file *f, bool looks) REQUIRE
 
     if (looks) /* it sends nothing, and waits for nobody's turn */
         return is_withheld_locked(p->cache, f) ? NULL : take_ptr(path);
-    enum order order = path ? order_of_name(p, f, path) : ORDER_WAIT;
+    enum order order = path ? order_of_name(p, f, f->node->links, path) : ORDER_WAIT;
     return readers_let_go_locked(p, order, &f->debt, place_of_path(path), false)
                ? take_ptr(path)
                : NULL;
@@ -283,6 +294,7 @@ static void pass_locked(struct cache *c, int64_t now, int64_t *next) REQUIRES(ca
 #ifndef NDEBUG
     atomic_fetch_add_explicit(&passes_made, 1, memory_order_relaxed);
 #endif
+    units_look_locked(c, next);
     for (size_t i = 0; i < ARRAY_SIZE(starters); i++)
         start_kind_locked(&p, starters[i]);
 }

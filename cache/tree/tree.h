@@ -122,6 +122,9 @@ struct dir {
         unsigned waited_page;
         struct debt debt; /* its own upload: a marker, or attributes */
         uint64_t generation;
+        struct unit *unit; /* queue/'s; that it is the directory of, and not whole; or NULL */
+        /* it is in no unit, and neither is it one, until directories have moved more often */
+        uint32_t no_unit;
         int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
                                  stayed against what was meant here; 0 never */
     };

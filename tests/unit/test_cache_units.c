@@ -1,0 +1,413 @@
+/* Publish units on one mount: the store has the file that was closed last after the rest. */
+#include "cache/mirror/crash.h"
+#include "cache/mount.h"
+#include "common/mem.h"
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define HOUR (3600 * NS_PER_SEC)
+
+static const struct routed_row rows[] = {
+    {.path = "a/**", .leaf = 0, .policy = 1},
+    {.path = "**", .leaf = 1},
+};
+
+static struct routed_world w;
+
+/* The keys that the first store was sent, in that order, each behind a space. */
+static char sent[4096];
+
+static void watch(unsigned leaf, const struct call *c)
+{
+    size_t len = strlen(sent);
+
+    if (leaf == 0 && c->kind == CALL_PUT)
+        (void)snprintf(sent + len, sizeof(sent) - len, " %s", c->key);
+}
+
+static void setup(void)
+{
+    struct policy *p = &w.policies[1];
+
+    routed_init(&w, rows, ARRAY_SIZE(rows), ROUTED_S3);
+    p->unit = (char *)(uintptr_t) "names";
+    p->unit_names = (char *)(uintptr_t) "c-#";
+    p->unit_done = (char *)(uintptr_t) "done";
+    p->unit_pointer = (char *)(uintptr_t) "latest";
+    p->unit_idle_ns = HOUR;
+    w.d.config.settle_ns = 0;
+    w.d.config.retry_ns = 20 * NS_PER_MS;
+    sent[0] = '\0';
+    atomic_store(&w.watch, watch);
+}
+
+static void teardown(void)
+{
+    routed_release(&w);
+}
+
+static void mounted(void)
+{
+    struct stat st;
+
+    driven_mount(&w.d);
+    if (driven_stat(&w.d, "a", &st) != 0)
+        ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+}
+
+static void made(const char *dir)
+{
+    ck_assert_int_eq(driven_mkdir(&w.d, dir), 0);
+}
+
+static void put(const char *path)
+{
+    driven_put(&w.d, path, path, strlen(path));
+}
+
+static bool has(const char *path)
+{
+    return routed_has(&w, 0, path);
+}
+
+/* What may go is gone: a file outside of all units, closed after what is asked for, is there.
+ */
+static void all_that_goes_is_gone(void)
+{
+    static int n;
+    char path[32];
+
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(path, sizeof(path), "a/later-%d", n++);
+        put(path);
+        DRIVEN_WAIT(has(path));
+    }
+}
+
+START_TEST(the_last_waits_for_the_next)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    put("a/c-1/y");
+    DRIVEN_WAIT(has("a/c-1/x"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/y"));
+    put("a/c-1/z");
+    DRIVEN_WAIT(has("a/c-1/y"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/z"));
+    ck_assert_str_eq(driven_state(&w.d, "a/c-1/z"), "dirty");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert(has("a/c-1/z"));
+}
+END_TEST
+
+START_TEST(what_is_below_counts_too)
+{
+    mounted();
+    made("a/c-1");
+    made("a/c-1/sub");
+    put("a/c-1/sub/x");
+    put("a/c-1/y");
+    put("a/c-1/sub/z");
+    DRIVEN_WAIT(has("a/c-1/sub/x") && has("a/c-1/y"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/sub/z"));
+}
+END_TEST
+
+START_TEST(its_last_name_says_that_it_is_complete)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    put("a/c-1/done");
+    DRIVEN_WAIT(has("a/c-1/done"));
+    ck_assert_ptr_nonnull(strstr(sent, "c-1/x"));
+    ck_assert(strstr(sent, "c-1/x") < strstr(sent, "c-1/done"));
+}
+END_TEST
+
+START_TEST(nothing_for_a_while_says_so)
+{
+    w.policies[1].unit_idle_ns = 100 * NS_PER_MS;
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    DRIVEN_WAIT(has("a/c-1/x"));
+}
+END_TEST
+
+START_TEST(not_while_a_writer_is_in_it)
+{
+    struct handle *h;
+
+    w.policies[1].unit_idle_ns = 10 * NS_PER_MS;
+    mounted();
+    made("a/c-1");
+    ck_assert_int_eq(driven_open(&w.d, "a/c-1/open", O_CREAT | O_WRONLY, &h), 0);
+    put("a/c-1/done");
+    (void)usleep(100000);
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/done"));
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    DRIVEN_WAIT(has("a/c-1/done") && has("a/c-1/open"));
+}
+END_TEST
+
+/* As AdaptDL does. */
+START_TEST(a_rename_says_so_and_keeps_the_order)
+{
+    static const char *const names[] = {"m", "z", "a", "q", "b"};
+    char path[32];
+
+    mounted();
+    made("a/tmp-1");
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(path, sizeof(path), "a/tmp-1/%s", names[i]);
+        put(path);
+    }
+    all_that_goes_is_gone();
+    ck_assert_int_eq(driven_rename(&w.d, "a/tmp-1", _i ? "a/c-1" : "a/other"), 0);
+    (void)snprintf(path, sizeof(path), "a/%s/b", _i ? "c-1" : "other");
+    DRIVEN_WAIT(has(path));
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(path, sizeof(path), "a/%s/%s", _i ? "c-1" : "other", names[i]);
+        ck_assert(has(path));
+    }
+    ck_assert_str_eq(strrchr(sent, ' '), _i ? " a/c-1/b" : " a/other/b");
+}
+END_TEST
+
+START_TEST(a_pointer_declares_and_follows)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    put("a/c-1/y");
+    atomic_store(&w.leaves[0].refused_key, "a/c-1/x");
+    put("a/latest");
+    put("a/beside");
+    DRIVEN_WAIT(has("a/beside"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/latest") && !has("a/c-1/y"));
+    atomic_store(&w.leaves[0].refused_key, NULL);
+    DRIVEN_WAIT(has("a/latest"));
+    ck_assert(has("a/c-1/x") && has("a/c-1/y"));
+    ck_assert_str_eq(strrchr(sent, ' '), " a/latest");
+}
+END_TEST
+
+START_TEST(a_pointer_follows_what_is_beside_it)
+{
+    mounted();
+    atomic_store(&w.leaves[0].refused_key, "a/model-1");
+    put("a/model-1");
+    put("a/latest");
+    all_that_goes_is_gone();
+    ck_assert(!has("a/latest"));
+    atomic_store(&w.leaves[0].refused_key, NULL);
+    DRIVEN_WAIT(has("a/latest"));
+    ck_assert(has("a/model-1"));
+}
+END_TEST
+
+START_TEST(units_come_in_the_order_in_which_they_settled)
+{
+    mounted();
+    made("a/c-1");
+    made("a/c-2");
+    put("a/c-1/x");
+    put("a/c-1/done");
+    atomic_store(&w.leaves[0].refused_key, "a/c-1/x");
+    all_that_goes_is_gone();
+    put("a/c-2/x");
+    put("a/c-2/done");
+    DRIVEN_WAIT(has("a/c-2/x"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/done") && !has("a/c-2/done"));
+    atomic_store(&w.leaves[0].refused_key, NULL);
+    DRIVEN_WAIT(has("a/c-2/done"));
+    ck_assert(has("a/c-1/done"));
+}
+END_TEST
+
+START_TEST(other_directories_do_not_wait)
+{
+    mounted();
+    made("a/r");
+    made("a/s");
+    made("a/r/c-1");
+    made("a/s/c-1");
+    atomic_store(&w.leaves[0].refused_key, "a/r/c-1/x");
+    put("a/r/c-1/x");
+    put("a/r/c-1/done");
+    put("a/s/c-1/x");
+    put("a/s/c-1/done");
+    DRIVEN_WAIT(has("a/s/c-1/done"));
+    ck_assert(!has("a/r/c-1/done"));
+}
+END_TEST
+
+START_TEST(a_kill_changes_nothing)
+{
+    mounted();
+    made("a/c-1");
+    atomic_store(&w.leaves[0].no_puts, true);
+    put("a/c-1/x");
+    put("a/c-1/y");
+    put("a/c-1/z");
+    driven_unmount(&w.d);
+    sent[0] = '\0';
+    driven_mount(&w.d);
+    atomic_store(&w.leaves[0].no_puts, false);
+    DRIVEN_WAIT(has("a/c-1/x") && has("a/c-1/y"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/z"));
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_str_eq(strrchr(sent, ' '), " a/c-1/z");
+}
+END_TEST
+
+START_TEST(a_change_of_what_is_there_goes_by_itself)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    put("a/c-1/done");
+    DRIVEN_WAIT(has("a/c-1/done"));
+    all_that_goes_is_gone();
+    driven_put(&w.d, "a/c-1/late", "1", 1);
+    DRIVEN_WAIT(has("a/c-1/late"));
+}
+END_TEST
+
+/* The last one goes away unsent: then the one before it is the last. */
+START_TEST(a_tail_that_goes_leaves_another)
+{
+    mounted();
+    made("a/c-1");
+    atomic_store(&w.leaves[0].no_puts, true);
+    put("a/c-1/x");
+    put("a/c-1/y");
+    put("a/c-1/z");
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-1/z"), 0);
+    atomic_store(&w.leaves[0].no_puts, false);
+    DRIVEN_WAIT(has("a/c-1/x"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/y"));
+}
+END_TEST
+
+static bool waits_for_store(void)
+{
+    w.policies[1].durability = DURABILITY_STORE;
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    ck_assert(has("a/c-1/x"));
+    put("a/c-1/y");
+    return has("a/c-1/y");
+}
+
+START_TEST(who_waits_for_the_last_gets_it)
+{
+    ck_assert(waits_for_store());
+}
+END_TEST
+
+START_TEST(who_waits_for_the_last_is_told_of_the_rest)
+{
+    struct handle *h;
+
+    mounted();
+    made("a/c-1");
+    atomic_store(&w.leaves[0].refused_key, "a/c-1/x");
+    put("a/c-1/x");
+    put("a/c-1/w");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/c-1/x"), "failed") == 0);
+    w.policies[1].durability = DURABILITY_STORE;
+    ck_assert_int_eq(driven_open(&w.d, "a/c-1/y", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), -EACCES);
+    ck_assert(!has("a/c-1/y"));
+    atomic_store(&w.leaves[0].refused_key, NULL);
+    DRIVEN_WAIT(driven_flush(&w.d) == 0);
+    ck_assert(has("a/c-1/x") && has("a/c-1/y"));
+}
+END_TEST
+
+START_TEST(a_synced_directory_is_complete)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/x"));
+    ck_assert_int_eq(driven_fsyncdir(&w.d, "a/c-1"), 0);
+    DRIVEN_WAIT(has("a/c-1/x"));
+}
+END_TEST
+
+START_TEST(a_removed_unit_is_nobodys)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-1/x"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "a/c-1"), 0);
+    put("a/latest");
+    DRIVEN_WAIT(has("a/latest"));
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+}
+END_TEST
+
+/* Marker objects of empty directories are names of the unit as well. */
+START_TEST(an_empty_directory_comes_before_the_last)
+{
+    mounted();
+    made("a/c-1");
+    made("a/c-1/empty");
+    put("a/c-1/x");
+    put("a/c-1/done");
+    DRIVEN_WAIT(has("a/c-1/done"));
+    ck_assert(has("a/c-1/empty"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cache_units");
+    TCase *t = tcase_create("cache_units");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, the_last_waits_for_the_next);
+    tcase_add_test(t, what_is_below_counts_too);
+    tcase_add_test(t, its_last_name_says_that_it_is_complete);
+    tcase_add_test(t, nothing_for_a_while_says_so);
+    tcase_add_test(t, not_while_a_writer_is_in_it);
+    tcase_add_loop_test(t, a_rename_says_so_and_keeps_the_order, 0, 2);
+    tcase_add_test(t, a_pointer_declares_and_follows);
+    tcase_add_test(t, a_pointer_follows_what_is_beside_it);
+    tcase_add_test(t, units_come_in_the_order_in_which_they_settled);
+    tcase_add_test(t, other_directories_do_not_wait);
+    tcase_add_test(t, a_kill_changes_nothing);
+    tcase_add_test(t, a_change_of_what_is_there_goes_by_itself);
+    tcase_add_test(t, a_tail_that_goes_leaves_another);
+    tcase_add_test(t, who_waits_for_the_last_gets_it);
+    tcase_add_test(t, who_waits_for_the_last_is_told_of_the_rest);
+    tcase_add_test(t, a_synced_directory_is_complete);
+    tcase_add_test(t, a_removed_unit_is_nobodys);
+    tcase_add_test(t, an_empty_directory_comes_before_the_last);
+    suite_add_tcase(suite, t);
+    return suite_run(suite);
+}
