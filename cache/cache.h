@@ -413,6 +413,24 @@ int cache_each_pending(struct cache *c, int (*visit)(void *arg, const struct cac
 void cache_each_mapped(struct cache *c, const char *path,
                        void (*visit)(void *arg, const char *path, bool mapped), void *arg);
 
+/* A directory that is published as a whole, and that the store has not whole yet. */
+struct cache_unit {
+    const char *path;
+    const char *state; /* "open", "cut": as an earlier mount left it, "settled", "failed" */
+    bool declared;     /* a program said that it is complete */
+    uint64_t lacks;    /* files that the store is to have and has not */
+    int64_t idle_ns;   /* since its last change */
+    const char *why;   /* what it waits for, for people */
+};
+/* Visits the units at or below `path`. A visit holds up all other users of the cache, as that
+ * of cache_each_pending(). */
+void cache_each_unit(struct cache *c, const char *path,
+                     void (*visit)(void *arg, const struct cache_unit *u), void *arg);
+/* Says that the directory at `path` is complete, which is published as a whole: nothing of it
+ * is kept back for more to come, though a program writes in it. Nothing is waited for. -ENOENT,
+ * -ENOTDIR; -EINVAL with op->why: no policy publishes the directory as a whole. */
+int cache_commit(struct cache *c, const char *path, struct op *op);
+
 enum cache_flush_flags {
     CACHE_FLUSH_STAGED = 1 << 0, /* also what waits for its rename */
     CACHE_FLUSH_HALF = 1 << 1,   /* also files made anew, and not closed or synced yet */

@@ -32,6 +32,8 @@ int command_mount(const struct command *self, int argc, char **argv);
 int command_umount(const struct command *self, int argc, char **argv);
 int command_status(const struct command *self, int argc, char **argv);
 int command_flush(const struct command *self, int argc, char **argv);
+int command_commit(const struct command *self, int argc, char **argv);
+int command_units(const struct command *self, int argc, char **argv);
 int command_fetch(const struct command *self, int argc, char **argv);
 int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);

@@ -341,6 +341,43 @@ static int handle_evict(struct connection *c, const json_t *request)
     return answer ? control_send(c->fd, answer) : err;
 }
 
+static void add_unit(void *arg, const struct cache_unit *u)
+{
+    auto_free char *path = control_encode_path(u->path);
+
+    (void)json_array_append_new(
+        arg, json_pack("{s:s, s:s, s:b, s:I, s:f, s:s}", "path", path ? path : "", "state",
+                       u->state, "declared", u->declared, "lacks", (json_int_t)u->lacks,
+                       "idle_s", (double)u->idle_ns / (double)NS_PER_SEC, "why", u->why));
+}
+
+static int handle_units(struct connection *c, const json_t *request)
+{
+    auto_free char *path = NULL;
+    auto_json json_t *answer = json_pack("{s:b, s:[]}", "ok", 1, "units");
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    if (answer)
+        cache_each_unit(c->server->cache, path, add_unit, json_object_get(answer, "units"));
+    return control_send(c->fd, answer);
+}
+
+static int handle_commit(struct connection *c, const json_t *request)
+{
+    auto_free char *path = NULL;
+    struct op op;
+    int err = request_path(c, request, &path);
+
+    if (err)
+        return err;
+    op_init(&op, OP_FOREVER);
+    op.cancelled = &c->gone;
+    err = cache_commit(c->server->cache, path, &op);
+    return err ? answer_error(c->fd, err, *op.why ? op.why : strerror(-err)) : answer_ok(c->fd);
+}
+
 static int handle_stored(struct connection *c, const json_t *request)
 {
     auto_free char *path = NULL;
@@ -393,9 +430,10 @@ static int dispatch(struct connection *c, const json_t *request)
         const char *name;
         int (*handle)(struct connection *c, const json_t *request);
     } commands[] = {
-        {"status", handle_status},   {"flush", handle_flush}, {"fetch", handle_fetch},
-        {"pin", handle_pin},         {"unpin", handle_unpin}, {"wait", handle_wait},
-        {"writers", handle_writers}, {"evict", handle_evict}, {"stored", handle_stored},
+        {"status", handle_status},   {"flush", handle_flush},   {"fetch", handle_fetch},
+        {"pin", handle_pin},         {"unpin", handle_unpin},   {"wait", handle_wait},
+        {"writers", handle_writers}, {"evict", handle_evict},   {"stored", handle_stored},
+        {"units", handle_units},     {"commit", handle_commit},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

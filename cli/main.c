@@ -45,6 +45,16 @@ static const struct command commands[] = {
      "file that a program makes anew before that closes or syncs it; --open publishes it\n"
      "half, as it is. A symlink names what it leads to, too, here and below.\n",
      command_flush},
+    {"commit", "DIR... [--timeout TIME]", "Say that these are complete, and flush them",
+     "DIR is a directory that is published as a whole, by the `unit` of its policy: the file\n"
+     "that was closed last in it goes to the store after the rest, and is kept back while "
+     "more\n"
+     "may come. That ends here, though a program has a file in it open.\n",
+     command_commit},
+    {"units", "[PATH] [--json]", "List directories that the store does not have whole yet",
+     "Of those that are published as a whole, at or below PATH (.): how each stands, how many\n"
+     "files the store lacks, what it waits for. Exit code 3 when there is one.\n",
+     command_units},
     {"fetch", "PATH...", "Bring the whole content of these into the cache", "", command_fetch},
     {"pin", "PATH...", "Keep the content of these from eviction",
      "Pinning downloads nothing; `runfs fetch` does.\n", command_pin},

@@ -24,6 +24,7 @@ struct transfer {
     bool writes_back;    /* what mappings stored belongs to it */
     bool may_be_missing; /* the path need not exist */
     bool evicts;         /* and says what stays */
+    bool commits;        /* says that a unit is complete before */
 };
 
 static json_t *make_request(const struct transfer *t, const char *rel, int64_t left_ns)
@@ -144,6 +145,16 @@ static int await_by(const struct transfer *t, const char *path, int64_t deadline
     return (int)command_exit_code_of_wait(err);
 }
 
+static int commit(struct client *client, struct op *op)
+{
+    auto_free char *path = control_encode_path(client->rel);
+    auto_json json_t *answer = NULL;
+
+    return client_call(client,
+                       path ? json_pack("{s:s, s:s}", "cmd", "commit", "path", path) : NULL,
+                       NULL, NULL, op, &answer);
+}
+
 static int transfer_one(const struct transfer *t, const char *path, int64_t deadline_ns)
 {
     auto_json json_t *answer = NULL;
@@ -160,7 +171,7 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     op_init(&op, OP_FOREVER);
     op.deadline_ns = deadline_ns;
     err = client_open(path, &op, &client);
-    if (err && t->writes_back && bystander_may_ask(path, err))
+    if (err && t->writes_back && !t->commits && bystander_may_ask(path, err))
         return await_by(t, path, deadline_ns, err == -ENOTCONN ? op.why : NULL);
     if (err)
         return command_failed_by(err, "%s", op.why);
@@ -170,6 +181,8 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     bool unseen = err == -EACCES; /* what the daemon has is flushed all the same */
     if (unseen)
         (void)command_failed("%s %s: %s", t->cmd, path, op.why);
+    if (t->commits && !err)
+        err = commit(&client, &op);
     if (!err || unseen)
         err = client_call(&client, make_request(t, client.rel, op_left_ns(&op)),
                           t->what ? progress_step : NULL, &progress, &op, &answer);
@@ -216,16 +229,22 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
                                            {.name = "--open", .flag = &t->open},
                                            {0}};
     const struct argument no_table[] = {{0}};
+    const struct argument commit_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
+                                            {0}};
     bool is_flush = strcmp(t->cmd, "flush") == 0;
     struct op op;
     int n, code, first = EXIT_OK;
 
     t->timeout_ns = OP_FOREVER;
-    code = arguments_parse(self, is_flush ? flush_table : no_table, argc, argv, &n);
+    code = arguments_parse(self,
+                           t->commits ? commit_table
+                           : is_flush ? flush_table
+                                      : no_table,
+                           argc, argv, &n);
     if (code >= 0)
         return code;
     if (n == 0)
-        return command_misused(self, "%s needs a path", t->cmd);
+        return command_misused(self, "%s needs a path", self->name);
     op_init(&op, t->timeout_ns);
     for (int i = 1; i <= n; i++) {
         code = transfer_path(t, argv[i], op.deadline_ns);
@@ -240,6 +259,14 @@ int command_flush(const struct command *self, int argc, char **argv)
     return transfer_all(
         &(struct transfer){.cmd = "flush", .what = "uploading", .writes_back = true}, self,
         argc, argv);
+}
+
+int command_commit(const struct command *self, int argc, char **argv)
+{
+    return transfer_all(
+        &(struct transfer){
+            .cmd = "flush", .what = "uploading", .writes_back = true, .commits = true},
+        self, argc, argv);
 }
 
 int command_fetch(const struct command *self, int argc, char **argv)

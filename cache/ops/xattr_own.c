@@ -87,6 +87,18 @@ static char *routed_locked(struct cache *c, struct node *n, const char *what)
     return text ? strdup(text) : NULL;
 }
 
+/* The unit that holds it, as a path of the mount, or how that stands; NULL: there is none. */
+static char *unit_text_locked(struct cache *c, struct node *n, const char *what)
+    REQUIRES(cache_mutex)
+{
+    const char *state;
+    struct node *dir = unit_dir_of_locked(c, n, &state);
+
+    if (!dir)
+        return NULL;
+    return strcmp(what, "unit") ? strdup(state) : dir->is_root ? strdup("") : node_path(dir);
+}
+
 char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
 {
     cache_assert_locked(c);
@@ -98,5 +110,7 @@ char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
         return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
     if (strcmp(what, "url") == 0)
         return url_locked(c, n);
+    if (strcmp(what, "unit") == 0 || strcmp(what, "unit.state") == 0)
+        return unit_text_locked(c, n, what);
     return routed_locked(c, n, what);
 }

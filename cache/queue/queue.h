@@ -521,9 +521,17 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
 void units_ask_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The same of a directory that is a unit: its names were synced. */
 void unit_ask_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
-/* A program says that the unit of this directory is complete. Whether there is one that the
- * store lacks something of. */
-bool unit_declare_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Somebody says that the unit of this directory is complete, whoever writes in it. 0; or
+ * -EINVAL: it is none. */
+int unit_commit_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Visits the units at or below the path. */
+void units_each_locked(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const struct cache_unit *u), void *arg)
+    REQUIRES(cache_mutex);
+/* The directory whose unit holds the node, by its first name, or NULL; and in words how that
+ * stands. */
+struct node *unit_dir_of_locked(struct cache *c, struct node *n, const char **ret_state)
+    REQUIRES(cache_mutex);
 /* Finds out what each unit lacks, settles what is due, and ends those that are whole. Lowers
  * *next_ns (CLOCK_MONOTONIC) to when it has to be called again. */
 void units_look_locked(struct cache *c, int64_t *next_ns) REQUIRES(cache_mutex);

@@ -3,6 +3,7 @@
  * store lacks of it a walk over all that is owed finds out, now and then, and no count: a file
  * comes and goes in many ways. What is closed meanwhile is added, so that between two walks a
  * unit lacks too much rather than too little. */
+#include "cache/cache.h"
 #include "cache/queue/queue_impl.h"
 
 #include "common/mem.h"
@@ -36,10 +37,12 @@ struct unit {
         bool lacks_names;   /* and directories, or names that a pending rename brings */
         int failing;        /* negative errno of one of them; 0 none */
         int64_t failing_ns; /* CLOCK_MONOTONIC; since when */
-        bool closed;        /* something in it was */
-        bool declared;      /* a program said that it is complete */
-        bool asked;         /* somebody wants all of it in the store now */
-        bool cut;           /* an earlier mount left it open */
+        const struct file *counted; /* last, in the walk; compared only */
+        bool closed;                /* something in it was */
+        bool declared;              /* a program said that it is complete */
+        bool committed;             /* the same, whoever writes in it */
+        bool asked;                 /* somebody wants all of it in the store now */
+        bool cut;                   /* an earlier mount left it open */
     };
 };
 
@@ -228,7 +231,7 @@ static void unit_changed(struct unit *u, size_t more, uint64_t seq) REQUIRES(cac
 {
     u->changed_ns = clock_mono_ns();
     u->closed = true;
-    u->asked = false;
+    u->asked = u->committed = false;
     u->settled = 0;
     u->lacks += more;
     u->tail_seq = seq > u->tail_seq ? seq : u->tail_seq;
@@ -311,15 +314,15 @@ void unit_ask_locked(struct cache *c, struct node *dir)
     scheduler_kick_locked(c);
 }
 
-bool unit_declare_locked(struct cache *c, struct node *dir)
+int unit_commit_locked(struct cache *c, struct node *dir)
 {
-    struct unit *u = dir->dir->unit;
-
     cache_assert_locked(c);
-    if (!u)
-        return false;
-    u->closed = u->declared = true;
-    return true;
+    if (!dir->dir->unit && unit_dir_of(c, dir) != dir)
+        return -EINVAL;
+    if (dir->dir->unit)
+        dir->dir->unit->closed = dir->dir->unit->declared = dir->dir->unit->committed = true;
+    scheduler_kick_locked(c);
+    return 0;
 }
 
 void units_free(struct cache *c)
@@ -345,8 +348,9 @@ static void lacks_file(const struct file *f) REQUIRES(cache_mutex)
 
     for (const struct entry *e = f->node->links; e; e = e->next_link) {
         struct unit *u = unit_over(e->parent);
-        if (!u)
+        if (!u || u->counted == f)
             continue;
+        u->counted = f; /* another name of it is here, too */
         u->lacks++;
         u->tail_seq = f->seq > u->tail_seq ? f->seq : u->tail_seq;
         if (!d->error || u->failing)
@@ -420,7 +424,7 @@ static void settle_if_due(struct cache *c, struct unit *u, int64_t now, int64_t 
 {
     if (!u->closed || u->settled)
         return;
-    if (has_writer(c, u)) {
+    if (!u->committed && has_writer(c, u)) {
         u->changed_ns = now;
         return;
     }
@@ -447,6 +451,7 @@ static void look(struct cache *c, int64_t now, int64_t *next_ns) REQUIRES(cache_
         u->lacks = 0;
         u->tail_seq = 0;
         u->failing = 0;
+        u->counted = NULL;
     }
     OWED_FILES_FOREACH(c, f)
     {
@@ -477,6 +482,55 @@ void units_look_locked(struct cache *c, int64_t *next_ns)
     }
     if (own->look_at_units_ns < *next_ns)
         *next_ns = own->look_at_units_ns;
+}
+
+/* ---- what is told ---- */
+
+static const char *state_name(const struct unit *u) REQUIRES(cache_mutex)
+{
+    return u->failing ? "failed" : u->settled ? "settled" : u->cut ? "cut" : "open";
+}
+
+static const char *waits_for(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+{
+    return u->failing                      ? "an upload fails, see `runfs status --files`"
+           : u->settled                    ? "its files are on their way"
+           : !u->closed && !u->lacks_names ? "nothing was closed in it"
+           : has_writer(c, u)
+               ? "a program writes in it: its close, or `runfs commit`"
+               : "nothing more to be closed in it for unit_idle, or `runfs commit`";
+}
+
+void units_each_locked(struct cache *c, const char *path,
+                       void (*visit)(void *arg, const struct cache_unit *u), void *arg)
+{
+    int64_t now = clock_mono_ns(), next_ns = now;
+    const struct unit *u;
+
+    cache_assert_locked(c);
+    look(c, now, &next_ns);
+    DL_FOREACH(c->queue->own->units, u)
+    {
+        auto_free char *at = u->node->is_root ? strdup("") : node_path(u->node);
+        const struct cache_unit told = {.path = at,
+                                        .state = state_name(u),
+                                        .declared = u->declared,
+                                        .lacks = u->lacks,
+                                        .idle_ns = now - u->changed_ns,
+                                        .why = waits_for(c, u)};
+        if (at && path_below(path, at))
+            visit(arg, &told);
+    }
+}
+
+struct node *unit_dir_of_locked(struct cache *c, struct node *n, const char **ret_state)
+{
+    struct node *dir = n->dir ? n : n->links ? n->links->parent : NULL;
+    const struct unit *u = dir ? unit_over(dir) : NULL;
+
+    cache_assert_locked(c);
+    *ret_state = u ? state_name(u) : "whole";
+    return u ? u->node : dir ? unit_dir_of(c, dir) : NULL;
 }
 
 /* ---- whose turn it is ---- */

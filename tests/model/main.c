@@ -70,6 +70,7 @@ struct round {
     bool parts;     /* what is larger than a few bytes goes in parts */
     bool relists;   /* what is known of the store is believed for a moment only */
     bool renames;   /* routed: new files wait for their rename */
+    bool units;     /* routed: what is below the first name is published as a whole */
     bool lingers;   /* steps are made slowly, so that others come in between */
     unsigned point; /* END_POINT: which */
     char crash_at[48];
@@ -98,7 +99,7 @@ static void linger(const char *point)
 
 static void use_routes(struct cache_config *config, const struct round *r)
 {
-    static char name[] = "plain";
+    static char name[] = "plain", unit[] = "entry", done[] = "[1-3]", pointer[] = "[e-g]";
     static struct policy plain = {.name = name,
                                   .interval_ns = POLICY_UNSET,
                                   .settle_ns = POLICY_UNSET,
@@ -111,6 +112,10 @@ static void use_routes(struct cache_config *config, const struct round *r)
     for (size_t i = 0; i < ROUTED_STORES; i++)
         names[i] = (struct cache_store){.name = routed_names[i], .url = stores.url};
     plain.upload = r->renames ? UPLOAD_RENAME : UPLOAD_CLOSE;
+    plain.unit = r->units ? unit : NULL;
+    plain.unit_idle_ns = 20 * NS_PER_MS;
+    plain.unit_done = done;
+    plain.unit_pointer = pointer;
     config->policies = &plain;
     config->n_policies = 1;
     config->stores = names;
@@ -379,11 +384,12 @@ static void report(uint64_t seed, struct round *rounds, unsigned n, const int *c
                  stores.prefix, n, shared->why);
     for (unsigned i = 0; i <= n; i++) {
         struct round *r = &rounds[i];
-        (void)printf(" round %u%s%s%s%s%s%s%s%s ending %d %s\n", i, r->frozen ? " frozen" : "",
-                     r->passthrough ? " passthrough" : "", r->small ? " small" : "",
-                     r->few ? " few" : "", r->parts ? " parts" : "",
+        (void)printf(" round %u%s%s%s%s%s%s%s%s%s ending %d %s\n", i,
+                     r->frozen ? " frozen" : "", r->passthrough ? " passthrough" : "",
+                     r->small ? " small" : "", r->few ? " few" : "", r->parts ? " parts" : "",
                      r->relists ? " relists" : "", r->renames ? " renames" : "",
-                     r->lingers ? " lingers" : "", r->ending, r->crash_at);
+                     r->units ? " units" : "", r->lingers ? " lingers" : "", r->ending,
+                     r->crash_at);
         if (chosen[i] < 0)
             continue;
         tree_print(stdout, &r->candidates[chosen[i]]);
@@ -408,6 +414,7 @@ static void round_make(struct round *r, struct rng *rng, const struct tree *cand
     r->lingers = rng_below(rng, 2);
     r->few = rng_below(rng, 3) == 0;
     r->renames = routed && rng_below(rng, 2) == 0;
+    r->units = routed && rng_below(rng, 2) == 0;
     size_t steps = 1 + rng_below(rng, rng_below(rng, 3) ? 12 : OPS_MAX);
     if (stores.moves) {
         r->frozen = rng_below(rng, 4) > 0;

@@ -383,6 +383,67 @@ START_TEST(an_empty_directory_comes_before_the_last)
 }
 END_TEST
 
+/* One file, of which the store lacks both names. */
+START_TEST(a_file_of_two_names_is_the_last)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    ck_assert_int_eq(driven_link(&w.d, "a/c-1/x", "a/c-1/done"), 0);
+    DRIVEN_WAIT(has("a/c-1/x") && has("a/c-1/done"));
+}
+END_TEST
+
+START_TEST(a_commit_waits_for_no_writer)
+{
+    struct handle *h;
+    struct op op;
+
+    mounted();
+    made("a/c-1");
+    made("a/plain");
+    ck_assert_int_eq(driven_open(&w.d, "a/c-1/open", O_CREAT | O_WRONLY, &h), 0);
+    put("a/c-1/x");
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/x"));
+    op_init(&op, OP_FOREVER);
+    ck_assert_int_eq(cache_commit(w.d.cache, "a/plain", &op), -EINVAL);
+    ck_assert_int_eq(cache_commit(w.d.cache, "a/c-1/x", &op), -ENOTDIR);
+    ck_assert_int_eq(cache_commit(w.d.cache, "a/none", &op), -ENOENT);
+    ck_assert_int_eq(cache_commit(w.d.cache, "a/c-1", &op), 0);
+    DRIVEN_WAIT(has("a/c-1/x"));
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
+static void note_unit(void *arg, const struct cache_unit *u)
+{
+    (void)snprintf(arg, 64, "%s %s %d %d", u->path, u->state, (int)u->lacks, u->declared);
+}
+
+START_TEST(a_unit_is_told_of)
+{
+    char text[64] = "", value[64] = "";
+
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    cache_each_unit(w.d.cache, "a", note_unit, text);
+    ck_assert_str_eq(text, "a/c-1 open 1 0");
+    text[0] = '\0';
+    cache_each_unit(w.d.cache, "b", note_unit, text);
+    ck_assert_str_eq(text, "");
+    ck_assert_int_eq(driven_getxattr(&w.d, "a/c-1/x", "user.runfs.unit", value, 63), 5);
+    ck_assert_int_eq(memcmp(value, "a/c-1", 5), 0);
+    ck_assert_int_eq(driven_getxattr(&w.d, "a/c-1", "user.runfs.unit.state", value, 63), 4);
+    ck_assert_int_eq(memcmp(value, "open", 4), 0);
+    ck_assert_int_eq(driven_getxattr(&w.d, "a", "user.runfs.unit", value, 63), -ENODATA);
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    DRIVEN_WAIT(driven_getxattr(&w.d, "a/c-1", "user.runfs.unit.state", value, 63) == 5);
+    ck_assert_int_eq(memcmp(value, "whole", 5), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cache_units");
@@ -408,6 +469,9 @@ int main(void)
     tcase_add_test(t, a_synced_directory_is_complete);
     tcase_add_test(t, a_removed_unit_is_nobodys);
     tcase_add_test(t, an_empty_directory_comes_before_the_last);
+    tcase_add_test(t, a_file_of_two_names_is_the_last);
+    tcase_add_test(t, a_commit_waits_for_no_writer);
+    tcase_add_test(t, a_unit_is_told_of);
     suite_add_tcase(suite, t);
     return suite_run(suite);
 }
