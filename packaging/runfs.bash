@@ -32,7 +32,7 @@ _runfs() {
     local word=$2 previous=$3 command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _runfs_complete_words "mount umount status flush fetch pin unpin evict url paths check recover help version --help --version" "$word"
+        _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict url paths check recover help version --help --version" "$word"
         return
     fi
     # "=" ends a word for readline: the words around it belong to one option.
@@ -49,11 +49,13 @@ _runfs() {
     umount:-*) _runfs_complete_words "--timeout --help" "$word" ;;
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
     flush:-*) _runfs_complete_words "--timeout --staged --open --help" "$word" ;;
+    commit:-*) _runfs_complete_words "--timeout --help" "$word" ;;
+    units:-*) _runfs_complete_words "--json --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
     url:-*) _runfs_complete_words "--as --path --help" "$word" ;;
     paths:-*) _runfs_complete_words "--config --dataset --help" "$word" ;;
     check:-*) _runfs_complete_words "--key --expand --json --reach --same-as --help" "$word" ;;
-    help:*) _runfs_complete_words "mount umount status flush fetch pin unpin evict url paths check recover" "$word" ;;
+    help:*) _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict url paths check recover" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac
 }

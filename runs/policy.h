@@ -36,7 +36,8 @@ struct policy {
     int durability; /* 0 cache, 1 store */
     /* What is due goes up before others. No field: a preset's, and that of what extends it. */
     bool urgent;
-    /* Parsed, shown, and not built yet: what units and locks need. */
+    /* What is published as a whole (runs/unit.h), and when that is complete. unit_max and what
+     * follows is parsed, shown, and not built yet. */
     char *unit, *unit_names, *unit_done, *unit_pointer, *locks;
     int64_t unit_idle_ns, unit_max_ns, lock_ttl_ns;
     int64_t expect, keep_last;

@@ -35,7 +35,7 @@ test_fields_by_the_helper_of_mount8() {
     fresh fieldshelper
     try "$runfs" "$d/store" "$d/mnt" -o "rw,_netdev,cache_dir=$d/cache,conflict=last"
     expect_code 0 && daemon_pid >>"$work/pids" && echo x >"$d/mnt/f" && [ "$(policy_of "$d/mnt/f")" = options ] && umount_here || return 1
-    refused 1 'option unit=file: "unit" of a policy is not built yet' "$runfs" "$d/store" "$d/mnt" -o rw,unit=file
+    refused 1 'option keep_last=2: "keep_last" of a policy is not built yet' "$runfs" "$d/store" "$d/mnt" -o rw,keep_last=2
 }
 
 test_all_files_go_up_each_interval() {
@@ -79,7 +79,7 @@ test_a_mount_that_uploads_nothing() {
 test_fields_that_are_refused() {
     fresh fieldsrefused
     local mount=("$runfs" mount -o) to=("$d/store" "$d/mnt")
-    refused 2 'option unit=file: "unit" of a policy is not built yet' "${mount[@]}" unit=file "${to[@]}" || return 1
+    refused 2 'option keep_last=2: "keep_last" of a policy is not built yet' "${mount[@]}" keep_last=2 "${to[@]}" || return 1
     refused 2 'option conflict=lst: "conflict" in a policy must be one of keep, last' "${mount[@]}" conflict=lst "${to[@]}" || return 1
     refused 2 'option conflict needs a value (keep, last)' "${mount[@]}" conflict "${to[@]}" || return 1
     refused 2 'unknown option "confict", did you mean "conflict"?' "${mount[@]}" confict=last "${to[@]}" || return 1
@@ -91,7 +91,7 @@ test_fields_that_are_refused() {
     ! is_mounted "$d/mnt" || say mounted || return 1
     try "$runfs" mount --help
     grep -qE '^  conflict +keep, last$' "$work/out" && grep -qE '^  interval +a time$' "$work/out" &&
-        grep -qE '^  unit unit_names .* del_locks$' "$work/out" || say "$(cat "$work/out")" || return 1
+        grep -qE '^  unit_max .* del_locks$' "$work/out" || say "$(cat "$work/out")" || return 1
 }
 
 test_check_of_fields() {
@@ -113,8 +113,8 @@ test_check_of_fields() {
     try "$runfs" check "$d/c.json" --same-as "$d/other.json"
     expect_code 0 && grep -qx 'the same' "$work/out" || say "$(cat "$work/out")" || return 1
     tells '{"stores": {"a": {"url": "s3://b/p"}},
- "options": {"unit": "file",
-             "conflict": "lst", "intervall": "5s"}}' '2:22: option unit=file: "unit" of a policy is not built yet' \
+ "options": {"keep_last": 2,
+             "conflict": "lst", "intervall": "5s"}}' '2:27: option keep_last=2: "keep_last" of a policy is not built yet' \
         '3:26: option conflict=lst: ' '3:46: unknown option "intervall", did you mean "interval"?' || return 1
     tells '{"stores": {"a": {"url": "s3://b/p"}, "b": {"url": "s3://c/p"}}, "default_store": "a",
  "routes": [{"path": "x/**", "store": "b"}], "options": {"conflict": "last"}}' \

@@ -254,7 +254,7 @@ END_TEST
 /* As `runfs check` reads it: whatever is wrong, with its place. */
 START_TEST(check_finds_all_that_is_wrong_with_fields)
 {
-    static const char text[] = PLAIN ",\n \"options\": {\"unit\": \"file\",\n"
+    static const char text[] = PLAIN ",\n \"options\": {\"keep_last\": 2,\n"
                                      "  \"conflict\": \"lst\", \"upload\": \"interval\"}}";
     struct config_problems problems = {0};
     bool known;
@@ -311,7 +311,8 @@ static const struct {
      "c.json:3:24: option \"region\" is one store's, and \"stores\" has a, b: put it into the "
      "store"},
     /* Fields of a policy. */
-    {"{}", "mem:x", "unit=file", "option unit=file: \"unit\" of a policy is not built yet"},
+    {"{}", "mem:x", "keep_last=2",
+     "option keep_last=2: \"keep_last\" of a policy is not built yet"},
     {"{}", "mem:x", "layout=ray,conflict=last",
      "option conflict=last: layout ray has policies of its own: write a configuration with "
      "them"},

@@ -204,6 +204,7 @@ static const char *legal(const struct policy_field *f)
     case POLICY_CHOICE:
         return f->choices[1];
     case POLICY_WORD:
+        return f->built ? f->choices[1] : *policy_text(data, f);
     case POLICY_PATTERNS:
         return f->built ? "*.x:y-*" : *policy_text(data, f);
     case POLICY_TIME:
@@ -325,7 +326,7 @@ static const struct {
     {"interval=soon", "option interval=soon: \"interval\" in a policy must be a time"},
     {"logs=a/b", "option logs=a/b: \"logs\" in a policy: a pattern is of one name"},
     {"logs=\xff", "it must be UTF-8"},
-    {"unit=file", "option unit=file: \"unit\" of a policy is not built yet"},
+    {"keep_last=2", "option keep_last=2: \"keep_last\" of a policy is not built yet"},
     {"unit=half", "option unit=half: \"unit\" in a policy must be one of none, file"},
     {"lock_ttl=0", "option lock_ttl=0: \"lock_ttl\" in a policy must be more than 0"},
     {"expect=2", "option expect=2: \"expect\" of a policy is not built yet"},

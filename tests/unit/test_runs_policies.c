@@ -175,11 +175,9 @@ static const struct {
      "2:28: \"staging\" in a policy must be a text, an integer, a "
      "boolean or a list of texts without \":\"\n"},
     /* Not built: a legal value is refused, and a wrong one is told as such. */
-    {P("\"p\":{\"unit\":\"entry\"}"), "2:18: \"unit\" of a policy is not built yet\n"},
     {P("\"p\":{\"unit\":\"half\"}"), "2:25: \"unit\" in a policy must be one of none, file, "
                                      "names, entry, root\n"},
-    {P("\"p\":{\"unit_idle\":\"5s\"}"), "2:18: \"unit_idle\" of a policy is not built yet\n"},
-    {P("\"p\":{\"unit_names\":\"x\"}"), "2:18: \"unit_names\" of a policy is not built yet\n"},
+    {P("\"p\":{\"unit_max\":\"5s\"}"), "2:18: \"unit_max\" of a policy is not built yet\n"},
     {P("\"p\":{\"locks\":\"cluster\"}"), "2:18: \"locks\" of a policy is not built yet\n"},
     {P("\"p\":{\"lock_ttl\":\"0s\"}"), "2:29: \"lock_ttl\" in a policy must be more than 0\n"},
     {P("\"p\":{\"expect\":4}"), "2:18: \"expect\" of a policy is not built yet\n"},
