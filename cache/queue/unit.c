@@ -165,8 +165,9 @@ static void unit_end(struct cache *c, struct unit *u) REQUIRES(cache_mutex)
     free(u);
 }
 
-/* `found`: an earlier mount left something in it. Without memory it is none. */
-static struct unit *unit_begin(struct cache *c, struct node *dir, bool found)
+/* `found`: an earlier mount left a file in it, whose place that is; 0: none did. Without memory
+ * it is none. */
+static struct unit *unit_begin(struct cache *c, struct node *dir, uint64_t found)
     REQUIRES(cache_mutex)
 {
     struct unit *u = unit_over(dir);
@@ -182,14 +183,16 @@ static struct unit *unit_begin(struct cache *c, struct node *dir, bool found)
     if (!found && is_stored(at))
         return NULL;
     u = unit_new(c, at);
-    if (u)
-        u->cut = found;
+    if (u && found) {
+        u->cut = true;
+        u->opened = found;
+    }
     return u;
 }
 
 void unit_grows_locked(struct cache *c, struct node *dir)
 {
-    struct unit *u = unit_begin(c, dir, false);
+    struct unit *u = unit_begin(c, dir, 0);
 
     cache_assert_locked(c);
     if (u)
@@ -238,7 +241,7 @@ static void unit_changed(struct unit *u, size_t more, uint64_t seq) REQUIRES(cac
 }
 
 static void name_closed(struct cache *c, const struct file *f, const struct entry *e,
-                        bool found) REQUIRES(cache_mutex)
+                        uint64_t found) REQUIRES(cache_mutex)
 {
     struct unit *u = f->log || f->staged ? NULL : unit_begin(c, e->parent, found);
 
@@ -257,14 +260,14 @@ void unit_file_closed_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
     for (const struct entry *e = f->node->links; e; e = e->next_link)
-        name_closed(c, f, e, false);
+        name_closed(c, f, e, 0);
 }
 
 void unit_file_found_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
     for (const struct entry *e = f->node->links; e; e = e->next_link)
-        name_closed(c, f, e, true);
+        name_closed(c, f, e, f->debt.seq);
 }
 
 void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
@@ -279,7 +282,7 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
         unit_end(c, own);
     if (!path || path_is_staged_dir(c, path))
         return;
-    struct unit *u = unit_begin(c, dir, false);
+    struct unit *u = unit_begin(c, dir, 0);
     /* Its old name was no place to publish it from: the new one says that it is complete. */
     bool units = p && unit_policy_groups(p);
     if (!u && units && was_staged && !is_stored(dir))
