@@ -373,6 +373,8 @@ END_TEST
 /* Marker objects of empty directories are names of the unit as well. */
 START_TEST(an_empty_directory_comes_before_the_last)
 {
+    w.d.config.settle_ns = 300 * NS_PER_MS; /* of directories */
+    w.policies[1].settle_ns = 0;
     mounted();
     made("a/c-1");
     made("a/c-1/empty");
@@ -380,6 +382,39 @@ START_TEST(an_empty_directory_comes_before_the_last)
     put("a/c-1/done");
     DRIVEN_WAIT(has("a/c-1/done"));
     ck_assert(has("a/c-1/empty"));
+}
+END_TEST
+
+START_TEST(a_rename_in_it_comes_before_the_last)
+{
+    mounted();
+    made("a/c-1");
+    put("a/c-1/x");
+    put("a/c-1/z");
+    DRIVEN_WAIT(has("a/c-1/x"));
+    atomic_store(&w.leaves[0].no_moves, true);
+    ck_assert_int_eq(driven_rename(&w.d, "a/c-1/x", "a/c-1/y"), 0);
+    put("a/c-1/done");
+    DRIVEN_WAIT(has("a/c-1/z"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/done"));
+    atomic_store(&w.leaves[0].no_moves, false);
+    DRIVEN_WAIT(has("a/c-1/done"));
+    ck_assert(has("a/c-1/y"));
+}
+END_TEST
+
+/* A walk meets what is below first. */
+START_TEST(a_rename_keeps_the_last_below_the_last)
+{
+    mounted();
+    made("a/tmp-1");
+    made("a/tmp-1/sub");
+    put("a/tmp-1/m");
+    put("a/tmp-1/sub/last");
+    ck_assert_int_eq(driven_rename(&w.d, "a/tmp-1", "a/c-1"), 0);
+    DRIVEN_WAIT(has("a/c-1/m") && has("a/c-1/sub/last"));
+    ck_assert_str_eq(strrchr(sent, ' '), " a/c-1/sub/last");
 }
 END_TEST
 
@@ -469,6 +504,8 @@ int main(void)
     tcase_add_test(t, a_synced_directory_is_complete);
     tcase_add_test(t, a_removed_unit_is_nobodys);
     tcase_add_test(t, an_empty_directory_comes_before_the_last);
+    tcase_add_test(t, a_rename_in_it_comes_before_the_last);
+    tcase_add_test(t, a_rename_keeps_the_last_below_the_last);
     tcase_add_test(t, a_file_of_two_names_is_the_last);
     tcase_add_test(t, a_commit_waits_for_no_writer);
     tcase_add_test(t, a_unit_is_told_of);
