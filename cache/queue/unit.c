@@ -422,10 +422,11 @@ static void settle(struct cache *c, struct unit *u, int64_t now) REQUIRES(cache_
     u->settled_ns = now;
 }
 
+/* A directory in which nothing is closed is none for longer: the next file in it begins it. */
 static void settle_if_due(struct cache *c, struct unit *u, int64_t now, int64_t *next_ns)
     REQUIRES(cache_mutex)
 {
-    if (!u->closed || u->settled)
+    if (u->settled)
         return;
     if (!u->committed && has_writer(c, u)) {
         u->changed_ns = now;

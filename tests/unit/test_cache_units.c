@@ -357,6 +357,34 @@ START_TEST(a_synced_directory_is_complete)
 }
 END_TEST
 
+static void count_unit(void *arg, const struct cache_unit *u)
+{
+    (void)u;
+    ++*(int *)arg;
+}
+
+static int units(void)
+{
+    int n = 0;
+
+    cache_each_unit(w.d.cache, "", count_unit, &n);
+    return n;
+}
+
+START_TEST(an_empty_one_is_forgotten_and_begins_again)
+{
+    w.policies[1].unit_idle_ns = 50 * NS_PER_MS;
+    mounted();
+    made("a/c-1");
+    DRIVEN_WAIT(units() == 0);
+    w.policies[1].unit_idle_ns = HOUR;
+    put("a/c-1/x");
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/x"));
+    ck_assert_int_eq(units(), 1);
+}
+END_TEST
+
 START_TEST(a_removed_unit_is_nobodys)
 {
     mounted();
@@ -502,6 +530,7 @@ int main(void)
     tcase_add_test(t, who_waits_for_the_last_gets_it);
     tcase_add_test(t, who_waits_for_the_last_is_told_of_the_rest);
     tcase_add_test(t, a_synced_directory_is_complete);
+    tcase_add_test(t, an_empty_one_is_forgotten_and_begins_again);
     tcase_add_test(t, a_removed_unit_is_nobodys);
     tcase_add_test(t, an_empty_directory_comes_before_the_last);
     tcase_add_test(t, a_rename_in_it_comes_before_the_last);
