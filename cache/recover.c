@@ -432,6 +432,11 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
         seen->node = n;
         node_ref_locked(n); /* the name may be dropped, and others come */
         HASH_ADD(hh, s->seen, ino, sizeof(seen->ino), seen);
+        if (TABLE_LACKS(hh, seen)) {
+            node_unref_locked(c, n);
+            free(seen);
+            return -ENOMEM;
+        }
     }
     int r = recover_judge(s, e, path, a, st, partial);
     if (r != VERDICT_DROP && r != VERDICT_KEEP) {

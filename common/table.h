@@ -6,6 +6,11 @@
 #include "common/hash.h"
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)hash_bytes(key, len))
+/* A table that has no memory for one more ends no process, as uthash's would: what was added is
+ * not in it, which the caller asks for by TABLE_LACKS(). */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
+
+#define TABLE_LACKS(hh_name, added) ((added)->hh_name.tbl == NULL)
 
 #endif

@@ -69,7 +69,16 @@ static struct link *add_locked(struct links *l, const char *name, size_t len)
     memcpy(link->name, name, len);
     link->ino = free_ino_locked(l);
     HASH_ADD_KEYPTR(hh, l->by_name, link->name, len, link);
+    if (TABLE_LACKS(hh, link)) {
+        free(link);
+        return NULL;
+    }
     HASH_ADD(hh_ino, l->by_ino, ino, sizeof(link->ino), link);
+    if (TABLE_LACKS(hh_ino, link)) {
+        HASH_DELETE(hh, l->by_name, link);
+        free(link);
+        return NULL;
+    }
     return link;
 }
 

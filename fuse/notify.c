@@ -146,6 +146,10 @@ static bool add_locked(struct notify_queue *q, struct notice *n, bool *ret_full)
         return false;
     }
     HASH_ADD(hh, q->index, key, n->key_len, n);
+    if (TABLE_LACKS(hh, n)) {
+        *ret_full = q->lost++ == 0;
+        return false;
+    }
     n->next = NULL;
     *q->tail = n;
     q->tail = &n->next;

@@ -415,6 +415,10 @@ int attrs_ask_locked(struct cache *c, struct node *n, bool ahead)
     a->generation = n->dir ? n->dir->generation : 0;
     waitq_init(&a->waiters);
     HASH_ADD_PTR(c->listing->askings, node, a);
+    if (TABLE_LACKS(hh, a)) {
+        free(a);
+        return -ENOMEM;
+    }
     n->flags |= NODE_STATTING;
     node_ref_locked(n);
     struct entry *e = c->config.routes ? stalest_name(n) : NULL;

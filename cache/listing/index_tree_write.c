@@ -157,6 +157,8 @@ static int order(struct writing *w)
     for (size_t i = 0; i < w->n; i++) {
         struct spot *s = &w->spots[i];
         HASH_ADD_KEYPTR(hh, w->by_key, s->at.key, strlen(s->at.key), s);
+        if (TABLE_LACKS(hh, s))
+            return -ENOMEM;
         if (i == 0 || is_behind(s->rank, w->end))
             w->end = s->rank;
     }

@@ -55,6 +55,10 @@ static int add_key(struct cache *c, struct place at, bool copied) REQUIRES(cache
             return -ENOMEM;
         memcpy(l->key, at.key, len);
         HASH_ADD(hh, c->queue->own->doubt, key, len, l);
+        if (TABLE_LACKS(hh, l)) {
+            free(l);
+            return -ENOMEM;
+        }
     }
     l->copied = l->copied || copied;
     return 0;
@@ -113,6 +117,10 @@ static int add_change_locked(struct cache *c, struct place at, bool copied)
             return -ENOMEM;
         memcpy(r->key, at.key, len);
         HASH_ADD(hh, c->queue->own->doubt_changes, key, len, r);
+        if (TABLE_LACKS(hh, r)) {
+            free(r);
+            return -ENOMEM;
+        }
     }
     r->until_ns = now + c->config.late_ns;
     r->removed = r->removed || !copied;
@@ -172,12 +180,15 @@ int doubt_put_locked(struct cache *c, struct place at, const char *etag)
     HASH_FIND(hh, c->queue->own->doubt_puts, at.key, len, p);
     if (!p) {
         p = calloc(1, sizeof(*p) + len + 1);
-        if (!p) {
+        if (p) {
+            memcpy(p->key, at.key, len);
+            HASH_ADD(hh, c->queue->own->doubt_puts, key, len, p);
+        }
+        if (!p || TABLE_LACKS(hh, p)) {
+            free(p);
             free(copy);
             return -ENOMEM;
         }
-        memcpy(p->key, at.key, len);
-        HASH_ADD(hh, c->queue->own->doubt_puts, key, len, p);
     }
     free(p->etag);
     p->etag = copy;

@@ -81,6 +81,10 @@ static struct put *add_put(struct origins *o, struct place at) REQUIRES(origins_
         return NULL;
     memcpy(p->key, at.key, len);
     HASH_ADD(hh, o->puts, key, len, p);
+    if (TABLE_LACKS(hh, p)) {
+        free(p);
+        return NULL;
+    }
     return p;
 }
 

@@ -87,6 +87,10 @@ void tombstone_count_locked(struct cache *c, struct place at, enum intent_kind k
         if (HASH_COUNT(c->queue->own->tombstones) % 1024 == 1023)
             tombstones_purge(c);
         HASH_ADD_KEYPTR(hh, c->queue->own->tombstones, g->key, len, g);
+        if (TABLE_LACKS(hh, g)) {
+            free(g);
+            return; /* the same */
+        }
     }
     if (!g)
         return;

@@ -42,6 +42,10 @@ static int pin_add(void *arg, const char *path) REQUIRES(cache_mutex)
         return -ENOMEM;
     memcpy(p->path, path, len + 1);
     HASH_ADD_KEYPTR(hh, c->transfer->pins, p->path, len, p);
+    if (TABLE_LACKS(hh, p)) {
+        free(p);
+        return -ENOMEM;
+    }
     return 0;
 }
 

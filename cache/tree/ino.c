@@ -141,6 +141,8 @@ static void ino_moved_locked(struct cache *c, uint64_t ino) REQUIRES(cache_mutex
         return;
     m->ino = ino;
     HASH_ADD(hh, c->tree->own->moved_inos, ino, sizeof(m->ino), m);
+    if (TABLE_LACKS(hh, m))
+        free(m);
 }
 
 void node_keeps_ino_locked(struct cache *c, struct node *n)

@@ -68,6 +68,8 @@ static void detached_add_locked(struct cache *c, struct node *n) REQUIRES(cache_
         return; /* without memory detached_free_locked() misses it, at the end */
     d->node = n;
     HASH_ADD_PTR(c->tree->own->detached, node, d);
+    if (TABLE_LACKS(hh, d))
+        free(d);
 }
 
 static void detached_remove_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)

@@ -67,6 +67,8 @@ void index_move(struct index *from, struct index_entry *e, struct index *to)
 {
     HASH_DEL(from->entries, e);
     HASH_ADD_KEYPTR(hh, to->entries, e->name, strlen(e->name), e);
+    if (TABLE_LACKS(hh, e)) /* an index may lack what it knew: that is asked for */
+        entry_free(e);
 }
 
 void index_release(struct index *x)
@@ -174,6 +176,10 @@ int index_add_in(struct index *x, const char *dir, const char *name, const struc
     e->size = obj->size;
     e->modified_ns = obj->mtime_ns;
     HASH_ADD_KEYPTR(hh, x->entries, e->name, len, e);
+    if (TABLE_LACKS(hh, e)) {
+        entry_free(e);
+        return -ENOMEM;
+    }
     return 0;
 }
 
