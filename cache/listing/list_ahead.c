@@ -290,7 +290,7 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
     /* A directory of many files may have an attribute index, which its own listing reads. */
     if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->listing->has_index)) {
         index_tree_fill(c, dir, place, l.v, l.n, l.has_marker ? &l.marker : NULL);
-        listing_merge(&l, &asked, 0, false);
+        (void)listing_merge(&l, &asked, 0, false); /* else it is listed by itself */
     }
     listing_clear(&l);
     for (size_t i = at, next; i < end && r == 0; i = next) {

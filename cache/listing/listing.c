@@ -124,14 +124,17 @@ static int list_one(struct listing *l)
     l->op = &op;
     l->at = at;
     l->looked_ns = clock_mono_ns();
-    int r =
-        place_known(at) ? store_list(c->store, &op, at.key, LIST_SELF, collect, l) : -ENOENT;
+    int merged = 0, r = place_known(at)
+                            ? store_list(c->store, &op, at.key, LIST_SELF, collect, l)
+                            : -ENOENT;
     if (r == 0 && l->n)
         index_fill(c, l->dir, at, l->v, l->n);
     if (r >= 0 || r == -ENOENT)
-        listing_merge(l, &asked, notes.hidden_names, r == 1);
+        merged = listing_merge(l, &asked, notes.hidden_names, r == 1);
     else
         read_failed(c, "listing", r, op.why);
+    if (merged < 0)
+        r = merged;
     listing_pause_while_it_moves(c, &asked);
     atomic_fetch_sub(&c->listing->listed_bytes, l->bytes);
     return r == 1 || r == -ENOENT ? 0 : r;

@@ -123,8 +123,10 @@ int listing_add(struct listing *l, const char *name, size_t len, const struct ob
  * owner's. */
 void listing_clear(struct listing *l);
 /* Takes it into the tree, unless the directory has moved since it was asked. `hidden`: how many
- * names it had that no path can show; `cut`: there are more names. Holding no lock. */
-void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
+ * names it had that no path can show; `cut`: there are more names. 0; or -ENOMEM: some names
+ * are missing, and the directory counts as listed no more recently than before. Holding no
+ * lock. */
+int listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
     EXCLUDES(cache_ns, cache_mutex);
 /* Whether the object's metadata say what is shown here of a file with content in the cache. */
 bool listing_attrs_agree(struct node *n, const struct object *obj) REQUIRES(cache_mutex);

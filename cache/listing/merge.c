@@ -379,20 +379,27 @@ void listing_pause_while_it_moves(struct cache *c, const struct asked *asked)
         (void)nanosleep(&pause, NULL);
 }
 
-/* Takes over what was listed; how many names are not shown. False when something failed. */
-static bool merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRES(cache_ns)
+/* What went wrong with a name counts, unless another one lacked memory. */
+static int worse(int all, int one)
+{
+    return all == -ENOMEM || one >= 0 ? all : one;
+}
+
+/* Takes over what was listed; how many names are not shown. 0; -ENOMEM: some are missing that
+ * are there; or why some are as they were before. */
+static int merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRES(cache_ns)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;
-    bool ok = true;
+    int ret = 0;
     uint64_t n = 0;
 
     for (size_t i = 0; i < l->n; i++) {
         int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
         n += r > 0;
-        ok = ok && r >= 0;
+        ret = worse(ret, r);
     }
-    if (whole)
+    if (whole && ret != -ENOMEM)
         drop_unlisted(c, dir, l->asked_ns);
     /* Objects that take the names of directories which went. */
     for (size_t i = 0; i < l->n && whole && n; i++) {
@@ -400,17 +407,17 @@ static bool merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRE
             continue;
         int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
         n -= r == 0 && entry_find(dir, l->v[i].name);
-        ok = ok && r >= 0;
+        ret = worse(ret, r);
     }
     *hidden += n;
-    return ok;
+    return ret;
 }
 
-void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
+int listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden, bool cut)
 {
     struct cache *c = l->cache;
     struct node *dir = l->dir;
-    bool ok = true;
+    int r = 0;
 
     ns_write(c);
     cache_lock(c);
@@ -421,11 +428,15 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
     if (!place_known(now) || !place_known(asked->at) || !place_same(asked->at, now) ||
         listing_may_have_moved(c, asked)) {
         ns_done(c);
-        return;
+        return 0;
     }
     crash_point("listing-unmoved");
     if (!lost)
-        ok = merge_names(l, !cut, &hidden);
+        r = merge_names(l, !cut, &hidden);
+    if (r == -ENOMEM) { /* it would be believed to have no more */
+        ns_done(c);
+        return r;
+    }
     cache_lock(c);
     bool has = l->has_marker && !dir_marker_goes_locked(c, dir, now, l->asked_ns);
     if (has || !cut)
@@ -440,6 +451,7 @@ void listing_merge(struct listing *l, const struct asked *asked, uint64_t hidden
     dir->dir->told_there = l->has_marker || l->n > 0;
     cache_unlock(c);
     ns_done(c);
-    if (!ok)
-        log_warn("some names of a listing could not be taken over");
+    if (r < 0)
+        log_warn("some names of a listing could not be taken over: %s", strerror(-r));
+    return 0;
 }
