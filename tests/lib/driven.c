@@ -205,7 +205,7 @@ static int walk_parent(struct driven *d, const char *path, struct node **ret)
 {
     auto_free char *parent = path_parent(path);
 
-    return walk(d, parent, ret);
+    return parent ? walk(d, parent, ret) : -ENOMEM;
 }
 
 /* *ret_node replaces the one that it holds a lookup of. */
