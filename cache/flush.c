@@ -205,6 +205,8 @@ static bool look_at_intents_locked(struct flush *fl, bool first, int *error, boo
         done = false;
         bool stays = row_failed_for_good_locked(fl, i);
         fl->coming += i->debt.running || !stays;
+        if (!(fl->flags & CACHE_FLUSH_AWAIT))
+            units_hurry_locked(fl->cache);
         if (first && i->debt.error && !(fl->flags & CACHE_FLUSH_AWAIT))
             debt_set_due(&i->debt, 0);
         if (i->debt.error && i->debt.failed_ns >= fl->began_ns && (*error == 0 || !*final)) {

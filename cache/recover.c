@@ -530,6 +530,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
             c->tree->seq = before;
         if (!f->seq)
             f->seq = place;
+        f->unit_seq = f->seq;
         file_stage_found_locked(c, n);
         file_insert_found_locked(c, f);
         unit_file_found_locked(c, f);

@@ -88,6 +88,9 @@ struct file {
         char *etag;                 /* version that a partial or clean file is */
         char *copied_etag; /* a rename's last copy of what was put to an older path, or NULL */
         uint64_t seq;      /* order of the last close */
+        /* of the last one that closed content: whose turn it is in a unit goes by that */
+        uint64_t unit_seq;
+        uint64_t unit_generation; /* that was closed then */
         /* Its upload, in the place of the first close that is not in the store; `failing_ns` is
          * of the store that it goes to now */
         struct debt debt;

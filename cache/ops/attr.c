@@ -101,7 +101,7 @@ static int set_file_locked(struct cache *c, struct node *n, int fd, unsigned set
     if (set & CACHE_SET_MTIME)
         file_mtime_moved_locked(c, n);
     if (n->links && n->file->write_handles == 0)
-        file_queue_locked(c, n);
+        file_queue_again_locked(c, n);
     return 0;
 }
 

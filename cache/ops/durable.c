@@ -212,6 +212,7 @@ static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 
     if (!l->removal)
         return;
+    units_hurry_locked(l->cache);
     uint64_t until = barrier_seq_locked(l->cache, l->removal->seq);
     OWED_FILES_FOREACH(l->cache, f)
     {

@@ -142,7 +142,11 @@ static void last_writer_left_locked(struct cache *c, struct node *n) REQUIRES(ca
         DL_DELETE2(c->content->writers, f, writer_prev, writer_next);
         f->is_writer = false;
     }
-    if (n->links && (f->writing_stamp || f->state == FILE_DIRTY))
+    if (!n->links || (!f->writing_stamp && f->state != FILE_DIRTY))
+        return;
+    if (f->unit_generation == f->generation) /* its close came before */
+        file_queue_again_locked(c, n);
+    else
         file_queue_locked(c, n);
 }
 

@@ -30,7 +30,7 @@ static int by_close(const void *a, const void *b) REQUIRES(cache_mutex)
 {
     const struct file *fa = *(struct file *const *)a, *fb = *(struct file *const *)b;
 
-    return fa->seq < fb->seq ? -1 : fa->seq > fb->seq;
+    return fa->unit_seq < fb->unit_seq ? -1 : fa->unit_seq > fb->unit_seq;
 }
 
 /* In the order in which they were closed: what was last stays last. */
@@ -386,6 +386,8 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     /* Its place in the order of publishing is that of the rename when it was not published. */
     if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)
         file_queue_locked(c, n);
+    else if (!n->dir)
+        unit_name_came_locked(c, e);
 }
 
 static int plan_move_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns, cache_mutex)

@@ -136,7 +136,7 @@ void xattr_changed_locked(struct cache *c, struct node *n)
     if (n->dir && !n->is_root)
         dir_queue_locked(c, n);
     else if (n->file && n->links && n->file->write_handles == 0)
-        file_queue_locked(c, n);
+        file_queue_again_locked(c, n);
 }
 
 bool xattr_is_owed(const struct node *n)

@@ -147,7 +147,7 @@ void file_put_off_locked(struct cache *c, struct file *f)
         debt_set_due(&f->debt, clock_mono_ns());
 }
 
-void file_queue_locked(struct cache *c, struct node *n)
+static void queue_locked(struct cache *c, struct node *n, bool content) REQUIRES(cache_mutex)
 {
     struct file *f = n->file;
     bool ordered = f->debt.seq == 0 && f->state == FILE_DIRTY;
@@ -158,6 +158,9 @@ void file_queue_locked(struct cache *c, struct node *n)
         return;
     if (f->state == FILE_DIRTY || (n->flags & NODE_ATTR_DIRTY))
         f->seq = seq_next_locked(c);
+    if (content || !f->unit_seq)
+        f->unit_seq = f->seq;
+    f->unit_generation = f->generation;
     f->unclosed = false;
     if (f->debt.running && !f->after_seq)
         f->after_seq = f->seq;
@@ -175,6 +178,16 @@ void file_queue_locked(struct cache *c, struct node *n)
     /* Whoever ends an upload looks for the next. */
     if (c->queue->uploads_running < c->config.upload_jobs || c->config.routes)
         scheduler_kick_at_locked(c, f->debt.due_ns);
+}
+
+void file_queue_locked(struct cache *c, struct node *n)
+{
+    queue_locked(c, n, true);
+}
+
+void file_queue_again_locked(struct cache *c, struct node *n)
+{
+    queue_locked(c, n, false);
 }
 
 void file_queue_moved_locked(struct cache *c, struct node *n)

@@ -410,7 +410,8 @@ static enum order order_of_rename(struct cache *c, const struct intent *i,
         return ORDER_WAIT;
     if (below && order_rmdir_runs_above(c, i->to)) /* it brings markers */
         return ORDER_WAIT;
-    if (!intent_comes_first(c, i) || order_removal_in_the_way(c, i))
+    if (!intent_comes_first(c, i) || order_removal_in_the_way(c, i) ||
+        unit_rename_waits_locked(c, i))
         return ORDER_WAIT;
     return after_readers(c, w, to, below);
 }

@@ -213,6 +213,8 @@ void file_sending_locked(struct file *f) REQUIRES(cache_mutex);
 void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 /* Gives the file its place in the order of closes and queues it. */
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* file_queue_locked() where no content was closed: in its unit it comes where it came. */
+void file_queue_again_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* file_queue_locked() for a file that moves to another store, also while it is open for
  * writing: the removal of its old name waits for its upload then, other removals only for its
  * close. */
@@ -532,6 +534,8 @@ void units_each_locked(struct cache *c, const char *path,
  * stands. */
 struct node *unit_dir_of_locked(struct cache *c, struct node *n, const char **ret_state)
     REQUIRES(cache_mutex);
+/* A file that the store has under another name came to this one. */
+void unit_name_came_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* Finds out what each unit lacks, settles what is due, and ends those that are whole. Lowers
  * *next_ns (CLOCK_MONOTONIC) to when it has to be called again. */
 void units_look_locked(struct cache *c, int64_t *next_ns) REQUIRES(cache_mutex);
@@ -539,6 +543,15 @@ void units_look_locked(struct cache *c, int64_t *next_ns) REQUIRES(cache_mutex);
  * `no_room`: writers wait for room in the cache. */
 enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const struct entry *e,
                                 bool no_room) REQUIRES(cache_mutex);
+/* Whether the rename at the store brings a pointer that waits for units, or for files beside
+ * it.
+ */
+bool unit_rename_waits_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
+/* Somebody waits for what comes after the files that are held back: they go, each after the
+ * rest of its unit. */
+void units_hurry_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether the file is held back behind one of its unit that fails. */
+bool unit_is_stuck_locked(const struct file *f) REQUIRES(cache_mutex);
 /* UNIT_TURN_FAIL: the waiters for the file are to be told. */
 void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entry *e)
     REQUIRES(cache_mutex);

@@ -41,8 +41,9 @@ struct unit {
         bool closed;                /* something in it was */
         bool declared;              /* a program said that it is complete */
         bool committed;             /* the same, whoever writes in it */
-        bool asked;                 /* somebody wants all of it in the store now */
-        bool cut;                   /* an earlier mount left it open */
+        bool hurried; /* somebody waits for what comes after what was closed in it */
+        bool asked;   /* somebody wants all of it in the store now */
+        bool cut;     /* an earlier mount left it open */
     };
 };
 
@@ -115,12 +116,14 @@ static struct node *unit_dir_of(struct cache *c, struct node *dir) REQUIRES(cach
 
 /* ---- life ---- */
 
+static bool is_stored(struct node *dir) REQUIRES(cache_mutex);
+
+/* Of a directory that has nothing but its own object nothing that counts is stored. */
 static bool name_is_stored(const struct entry *e) REQUIRES(cache_mutex)
 {
-    const struct dir *d = e->node->dir;
-
-    return e->may_exist || e->tried || etag_known(&e->etag) || place_known(e->source) ||
-           (d && (d->has_marker || !d->local_only));
+    if (e->node->dir)
+        return place_known(e->source) || is_stored(e->node);
+    return e->may_exist || e->tried || etag_known(&e->etag) || place_known(e->source);
 }
 
 /* Whether the store may have something in it: what changes there is a change of a unit that
@@ -206,7 +209,7 @@ bool unit_path_is_pointer(struct cache *c, const char *path)
 
     if (!p && !c->config.routes)
         p = policy_preset("data");
-    return p && unit_name_is_pointer(p, name ? name + 1 : path);
+    return p && unit_policy_groups(p) && unit_name_is_pointer(p, name ? name + 1 : path);
 }
 
 /* A file beside units says which of them counts: those are complete. */
@@ -228,13 +231,21 @@ static const struct policy *policy_at(struct cache *c, struct node *dir)
     return path ? unit_policy(c, path) : NULL;
 }
 
+/* Whether a unit waits for the file: not for what goes up while it is open, waits for its
+ * rename, stays half since its writer was killed, or is being written again. */
+static bool is_lacking(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
+{
+    return f->debt.seq && !f->staged && !f->log && (!f->write_handles || f->debt.wanted) &&
+           (f->short_write || !file_is_half_locked(c, f->node));
+}
+
 /* It is open, and `more` files of it, the last of which was closed then, are not in the store.
  */
 static void unit_changed(struct unit *u, size_t more, uint64_t seq) REQUIRES(cache_mutex)
 {
     u->changed_ns = clock_mono_ns();
     u->closed = true;
-    u->asked = u->committed = false;
+    u->asked = u->committed = u->hurried = false;
     u->settled = 0;
     u->lacks += more;
     u->tail_seq = seq > u->tail_seq ? seq : u->tail_seq;
@@ -250,7 +261,8 @@ static void name_closed(struct cache *c, const struct file *f, const struct entr
             pointer_closed(c, e->parent);
         return;
     }
-    unit_changed(u, 1, f->seq);
+    if (is_lacking(c, f))
+        unit_changed(u, 1, f->unit_seq);
     const struct policy *p = e->parent == u->node ? policy_at(c, e->parent) : NULL;
     if (p && unit_name_is_done(p, e->name))
         u->declared = true;
@@ -260,7 +272,8 @@ void unit_file_closed_locked(struct cache *c, struct file *f)
 {
     cache_assert_locked(c);
     for (const struct entry *e = f->node->links; e; e = e->next_link)
-        name_closed(c, f, e, 0);
+        if (e->dirty)
+            name_closed(c, f, e, 0);
 }
 
 void unit_file_found_locked(struct cache *c, struct file *f)
@@ -268,6 +281,31 @@ void unit_file_found_locked(struct cache *c, struct file *f)
     cache_assert_locked(c);
     for (const struct entry *e = f->node->links; e; e = e->next_link)
         name_closed(c, f, e, f->debt.seq);
+}
+
+/* Units that came to be part of another one. */
+static void end_below(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+{
+    struct unit *v, *after;
+
+    DL_FOREACH_SAFE(c->queue->own->units, v, after)
+    {
+        if (v != u && node_is_below(v->node, u->node))
+            unit_end(c, v);
+    }
+}
+
+void unit_name_came_locked(struct cache *c, struct entry *e)
+{
+    auto_free char *path = entry_path(e);
+    struct unit *u = unit_over(e->parent);
+    const struct policy *p = u && u->node == e->parent ? policy_at(c, e->parent) : NULL;
+
+    cache_assert_locked(c);
+    if (p && unit_name_is_done(p, e->name))
+        u->declared = u->closed = true;
+    if (!u && path && unit_path_is_pointer(c, path))
+        pointer_closed(c, e->parent);
 }
 
 void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
@@ -289,6 +327,7 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
         u = unit_new(c, dir);
     if (!u)
         return;
+    end_below(c, u);
     unit_changed(u, 0, 0); /* what it lacks is queued anew, each file by itself */
     u->declared = u->declared || (was_staged && u->node == dir);
 }
@@ -320,7 +359,8 @@ void unit_ask_locked(struct cache *c, struct node *dir)
 int unit_commit_locked(struct cache *c, struct node *dir)
 {
     cache_assert_locked(c);
-    if (!dir->dir->unit && unit_dir_of(c, dir) != dir)
+    const struct policy *p = policy_at(c, dir);
+    if (!p || !unit_policy_groups(p))
         return -EINVAL;
     if (dir->dir->unit)
         dir->dir->unit->closed = dir->dir->unit->declared = dir->dir->unit->committed = true;
@@ -337,29 +377,25 @@ void units_free(struct cache *c)
 
 /* ---- what it lacks ---- */
 
-/* Whether a unit waits for the file: not for what goes up while it is open, waits for its
- * rename, or stays half since its writer was killed. */
-static bool is_lacking(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
+/* One of the unit's debts fails. */
+static void fails_with(struct unit *u, const struct debt *d) REQUIRES(cache_mutex)
 {
-    return f->debt.seq && !f->staged && !f->log &&
-           (f->short_write || !file_is_half_locked(c, f->node));
+    if (!d->error || u->failing)
+        return;
+    u->failing = d->error;
+    u->failing_ns = d->failing_ns;
 }
 
 static void lacks_file(const struct file *f) REQUIRES(cache_mutex)
 {
-    const struct debt *d = &f->debt;
-
     for (const struct entry *e = f->node->links; e; e = e->next_link) {
-        struct unit *u = unit_over(e->parent);
+        struct unit *u = e->dirty ? unit_over(e->parent) : NULL;
         if (!u || u->counted == f)
             continue;
         u->counted = f; /* another name of it is here, too */
         u->lacks++;
-        u->tail_seq = f->seq > u->tail_seq ? f->seq : u->tail_seq;
-        if (!d->error || u->failing)
-            continue;
-        u->failing = d->error;
-        u->failing_ns = d->failing_ns;
+        u->tail_seq = f->unit_seq > u->tail_seq ? f->unit_seq : u->tail_seq;
+        fails_with(u, &f->debt);
     }
 }
 
@@ -376,22 +412,43 @@ static bool has_lacking(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-static bool lacks_dir(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+/* Nor does one come that waits for its rename. */
+static bool dir_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    auto_free char *path = node_path(dir);
+
+    return path && !path_is_staged_dir(c, path) && !has_lacking(c, dir);
+}
+
+static bool lacks_dir(struct cache *c, struct unit *u) REQUIRES(cache_mutex)
 {
     for (struct debt *d = c->queue->owed[DEBT_DIR].first; d; d = d->next) {
         struct node *dir = debt_dir(d);
-        if (dir != u->node && unit_over(dir) == u && !has_lacking(c, dir))
-            return true;
+        if (dir == u->node || unit_over(dir) != u || !dir_comes(c, dir))
+            continue;
+        fails_with(u, d);
+        return true;
     }
     return false;
 }
 
-static bool lacks_rename(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+static bool lacks_rename(struct cache *c, struct unit *u) REQUIRES(cache_mutex)
 {
     auto_free char *path = u->node->is_root ? strdup("") : node_path(u->node);
     const struct row_ask ask = {.sets = ROWS_COMING, .path = path};
+    const struct intent *i = path ? row_below_locked(c, &ask) : NULL;
 
-    return !path || row_below_locked(c, &ask);
+    if (i)
+        fails_with(u, &i->debt);
+    return !path || i;
+}
+
+/* Also one that was never closed. */
+static bool is_log(struct cache *c, const struct file *f) REQUIRES(cache_mutex)
+{
+    auto_free char *path = f->log ? NULL : node_path(f->node);
+
+    return f->log || (path && path_is_log(c, path));
 }
 
 static bool has_writer(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
@@ -401,7 +458,7 @@ static bool has_writer(struct cache *c, const struct unit *u) REQUIRES(cache_mut
     DL_FOREACH2(c->content->writers, f, writer_next)
     {
         for (const struct entry *e = f->node->links; e; e = e->next_link)
-            if (!f->log && unit_over(e->parent) == u)
+            if (unit_over(e->parent) == u && !is_log(c, f))
                 return true;
     }
     return false;
@@ -483,9 +540,9 @@ void units_look_locked(struct cache *c, int64_t *next_ns)
         look(c, now, next_ns);
         int64_t ended = clock_mono_ns();
         own->look_at_units_ns = ended + (ended - now) * LOOK_PAUSES;
-    }
-    if (own->look_at_units_ns < *next_ns)
+    } else if (own->look_at_units_ns < *next_ns) {
         *next_ns = own->look_at_units_ns;
+    }
 }
 
 /* ---- what is told ---- */
@@ -557,19 +614,27 @@ static bool follows_another(struct cache *c, const struct unit *u) REQUIRES(cach
 static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, const struct unit *u,
                                    bool no_room) REQUIRES(cache_mutex)
 {
-    bool wanted = f->debt.wanted || c->queue->drain;
+    bool wanted = f->debt.wanted || c->queue->drain || u->hurried;
 
     /* What a writer in it has closed last is not the last of it, and may be what keeps the
      * cache full. */
     if (!u->settled && !wanted)
         return no_room && has_writer(c, u) ? UNIT_TURN_GO : UNIT_TURN_WAIT;
-    if (u->lacks > 1)
+    if (u->lacks > 1 || u->lacks_names)
         return wanted && u->failing ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
-    return u->lacks_names || follows_another(c, u) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
+    return follows_another(c, u) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
 }
 
-/* Whether units, or files beside it, that were closed before come first. */
-static bool pointer_waits(struct cache *c, const struct file *f, const struct entry *e)
+/* What was closed in it before is all that a waiter waits for. */
+static bool lacks_nothing_closed(const struct unit *u) REQUIRES(cache_mutex)
+{
+    return !u->lacks && !u->lacks_names;
+}
+
+/* What comes before a pointer of that place in the order in this directory: units at or below
+ * it, and files beside it, that were closed before. UNIT_TURN_FAIL: that fails. */
+static enum unit_turn turn_of_pointer(struct cache *c, struct node *dir, uint64_t seq,
+                                      const struct file *self, bool wanted)
     REQUIRES(cache_mutex)
 {
     const struct unit *u;
@@ -577,21 +642,24 @@ static bool pointer_waits(struct cache *c, const struct file *f, const struct en
 
     DL_FOREACH(c->queue->own->units, u)
     {
-        if (u->closed && u->opened < f->seq && node_is_below(u->node, e->parent))
-            return true;
+        if (u->closed && u->opened < seq && node_is_below(u->node, dir) &&
+            !(wanted && lacks_nothing_closed(u)))
+            return u->failing ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
     }
     OWED_FILES_FOREACH(c, other)
     {
-        if (!other->debt.seq || other->debt.seq >= f->debt.seq)
-            return false;
+        if (!other->debt.seq || other->debt.seq >= seq)
+            break;
         for (const struct entry *o = other->node->links; o; o = o->next_link)
-            if (o->parent == e->parent && is_lacking(c, other))
-                return true;
+            if (o->parent == dir && o->dirty && other != self && other->unit_seq < seq &&
+                is_lacking(c, other))
+                return other->debt.error ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
     }
-    return false;
+    return UNIT_TURN_GO;
 }
 
-static const struct file *failing_file(struct cache *c, const struct unit *u)
+/* The first file that fails in the unit; or (NULL) in the directory and the units below it. */
+static const struct file *failing_file(struct cache *c, const struct unit *u, struct node *dir)
     REQUIRES(cache_mutex)
 {
     const struct file *f;
@@ -599,28 +667,64 @@ static const struct file *failing_file(struct cache *c, const struct unit *u)
     OWED_FILES_FOREACH(c, f)
     {
         for (const struct entry *e = f->node->links; e && f->debt.error; e = e->next_link)
-            if (unit_over(e->parent) == u && is_lacking(c, f))
+            if (is_lacking(c, f) &&
+                (u ? unit_over(e->parent) == u : node_is_below(e->parent, dir)))
                 return f;
     }
     return NULL;
 }
 
+static int failure_of(const struct unit *u, const struct file *first) REQUIRES(cache_mutex)
+{
+    return first ? first->debt.error : u && u->failing ? u->failing : -EBUSY;
+}
+
 void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entry *e)
 {
     const struct unit *u = unit_over(e->parent);
-    const struct file *first = u ? failing_file(c, u) : NULL;
-    auto_free char *path = first ? node_path(first->node) : NULL;
+    const struct file *first = failing_file(c, u, e->parent);
+    auto_free char *path = node_path(first ? first->node : u ? u->node : e->parent);
     char why[512];
 
     cache_assert_locked(c);
-    if (!first || first == f)
+    if (first == f)
         return;
     (void)snprintf(why, sizeof(why), "%s, which is published before it, fails: %s",
-                   path ? path : "another file",
-                   first->debt.why ? first->debt.why : strerror(-first->debt.error));
-    owed_failed_locked(c, &f->debt, first->debt.error, why);
+                   path ? path : "another name",
+                   first && first->debt.why ? first->debt.why
+                                            : strerror(-failure_of(u, first)));
+    owed_failed_locked(c, &f->debt, failure_of(u, first), why);
     waitq_wake_locked(c, &f->upload_waiters, 0);
     progress_failed_locked(c);
+}
+
+bool unit_rename_waits_locked(struct cache *c, const struct intent *i)
+{
+    struct entry *e = NULL;
+
+    cache_assert_locked(c);
+    if (i->kind != INTENT_RENAME || !unit_path_is_pointer(c, i->to) || !tree_find(c, i->to, &e))
+        return false;
+    return e && !unit_over(e->parent) &&
+           turn_of_pointer(c, e->parent, i->seq, NULL, true) != UNIT_TURN_GO;
+}
+
+void units_hurry_locked(struct cache *c)
+{
+    struct unit *u;
+
+    cache_assert_locked(c);
+    DL_FOREACH(c->queue->own->units, u)
+    {
+        u->hurried = true;
+    }
+}
+
+bool unit_is_stuck_locked(const struct file *f)
+{
+    const struct unit *u = f->node->links ? unit_over(f->node->links->parent) : NULL;
+
+    return u && u->failing && f->unit_seq >= u->tail_seq;
 }
 
 enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const struct entry *e,
@@ -630,7 +734,11 @@ enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const str
     if (f->log || f->staged || !f->debt.seq)
         return UNIT_TURN_GO;
     const struct unit *u = unit_over(e->parent);
-    if (!u)
-        return f->pointer && pointer_waits(c, f, e) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
-    return f->seq < u->tail_seq ? UNIT_TURN_GO : turn_of_tail(c, f, u, no_room);
+    if (u)
+        return f->unit_seq < u->tail_seq ? UNIT_TURN_GO : turn_of_tail(c, f, u, no_room);
+    if (!f->pointer)
+        return UNIT_TURN_GO;
+    bool wanted = f->debt.wanted || c->queue->drain;
+    enum unit_turn turn = turn_of_pointer(c, e->parent, f->unit_seq, f, wanted);
+    return turn == UNIT_TURN_FAIL && !wanted ? UNIT_TURN_WAIT : turn;
 }

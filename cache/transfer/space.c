@@ -123,7 +123,8 @@ static struct relief relief_locked(struct cache *c, struct file *self) REQUIRES(
             (!f->debt.running && (f->write_handles || f->staged || f->mapped_writer)))
             continue;
         bool stuck = fails_since_locked(f, since_ns) ||
-                     c->queue->volumes[node_volume(f->node)].takes_none;
+                     c->queue->volumes[node_volume(f->node)].takes_none ||
+                     unit_is_stuck_locked(f);
         if (!stuck && !looked)
             intents = intents_look_stuck_locked(c, since_ns);
         looked = looked || !stuck;
