@@ -446,6 +446,32 @@ START_TEST(a_rename_keeps_the_last_below_the_last)
 }
 END_TEST
 
+/* Names that no program closes. */
+START_TEST(a_symlink_comes_before_the_last)
+{
+    const char *dir = _i ? "a/tmp-1" : "a/c-1";
+    char path[32];
+
+    mounted();
+    made(dir);
+    atomic_store(&w.leaves[0].refused_key, "a/c-1/link");
+    (void)snprintf(path, sizeof(path), "%s/x", dir);
+    put(path);
+    (void)snprintf(path, sizeof(path), "%s/link", dir);
+    ck_assert_int_eq(driven_symlink(&w.d, "nowhere", path), 0);
+    (void)snprintf(path, sizeof(path), "%s/done", dir);
+    put(path);
+    if (_i)
+        ck_assert_int_eq(driven_rename(&w.d, dir, "a/c-1"), 0);
+    DRIVEN_WAIT(has("a/c-1/x"));
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1/done"));
+    atomic_store(&w.leaves[0].refused_key, NULL);
+    DRIVEN_WAIT(has("a/c-1/done"));
+    ck_assert(has("a/c-1/link"));
+}
+END_TEST
+
 /* One file, of which the store lacks both names. */
 START_TEST(a_file_of_two_names_is_the_last)
 {
@@ -537,6 +563,7 @@ int main(void)
     tcase_add_test(t, an_empty_directory_comes_before_the_last);
     tcase_add_test(t, a_rename_in_it_comes_before_the_last);
     tcase_add_test(t, a_rename_keeps_the_last_below_the_last);
+    tcase_add_loop_test(t, a_symlink_comes_before_the_last, 0, 2);
     tcase_add_test(t, a_file_of_two_names_is_the_last);
     tcase_add_test(t, a_commit_waits_for_no_writer);
     tcase_add_test(t, a_unit_is_told_of);
