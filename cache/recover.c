@@ -660,6 +660,8 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
         r = redo_newest(c);
     if (r == 0)
         r = rebuild(c, &unstamped);
+    if (r == 0)
+        scopes_found_locked(c);
     if (r == 0 && c->store)
         r = origins_load(c);
     if (r == 0)

@@ -49,6 +49,7 @@ static void swap_files_locked(struct step *step) REQUIRES(cache_ns, cache_mutex)
             e,
             etag_known(&e->etag) || upload_runs_at_locked(c, place_of_path(paths[i]), false));
         upload_forget_unnoted_locked(e->node);
+        scopes_follow_locked(c, e->node, paths[1 - i], paths[i]);
         file_renamed_locked(c, e->node);
         file_mark_dirty_locked(c, e->node, true);
         if (e->node->file->write_handles == 0)
@@ -119,9 +120,13 @@ static int add_move_locked(struct exchange *x, struct entry *e, const char *from
                            const char *to, const char *etag) REQUIRES(cache_mutex)
 {
     enum intent_kind kind = e->node->dir ? INTENT_RENAMEDIR : INTENT_RENAME;
+    struct intent *i = intent_new(0, kind, from, to, e->node->ino, etag);
 
-    return step_add_row_locked(&x->m->step, intent_new(0, kind, from, to, e->node->ino, etag),
-                               etag ? e : NULL);
+    if (i) { /* what is written anew is under one of the two */
+        scope_reaches_locked(i, x->m->from_path);
+        scope_reaches_locked(i, x->m->to_path);
+    }
+    return step_add_row_locked(&x->m->step, i, etag ? e : NULL);
 }
 
 /* None when the store has nothing of either: what an older row still brings to, or leaves at, a
@@ -266,6 +271,7 @@ static void exchange_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_
             dir_queue_locked(c, n);
         if (n->dir)
             unit_dir_moved_locked(c, n, path_is_staged_dir(c, paths[1 - i]));
+        scopes_follow_locked(c, n, paths[1 - i], paths[i]);
         node_requeue_all_locked(c, n);
         /* Its place in the order of publishing is that of the exchange. */
         if (n->file && n->file->state == FILE_DIRTY && n->file->write_handles == 0)

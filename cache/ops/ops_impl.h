@@ -263,16 +263,19 @@ int name_owner_need_locked(struct cache *c, struct node *parent, struct entry *e
  * the number that it bears. What a pending rename brings bears one of an older name. `path` is
  * the entry's. */
 bool name_is_only_ours_locked(struct entry *e, const char *path) REQUIRES(cache_mutex);
+/* The name is about to go, and others keep its file. If that is owed it gets a new number, by
+ * which a later mount knows that removals may have waited for it in another place. `intends`:
+ * the name leaves a row. 0 or a negative errno. */
+int name_lost_renumber(struct cache *c, const struct entry *e, bool intends) REQUIRES(cache_ns);
 /* Gives the step a row for the entry: a removal, or a rename to `to` if that is not NULL. 0 or
  * -ENOMEM. */
 int step_intend_locked(struct step *s, enum intent_kind kind, const char *from, const char *to,
                        struct entry *e) REQUIRES(cache_mutex);
-/* The row of a removal at the store; the mirror keeps the file under another name, which is in
- * another store if `moved_to` is not NULL. Recovery does not take it for the removal of the
- * file: killed before the mirror's step the file is still there, and its upload makes the row
- * void. */
+/* The row of a removal at the store; the mirror keeps the file under the name `to`, which is in
+ * another store if it `crosses`. Recovery does not take it for the removal of the file: killed
+ * before the mirror's step the file is still there, and its upload makes the row void. */
 int step_intend_removal_locked(struct step *s, struct entry *e, const char *path,
-                               const char *moved_to) REQUIRES(cache_mutex);
+                               const char *to, bool crosses) REQUIRES(cache_mutex);
 
 /* ---- write.c ---- */
 /* The kernel does not tell of a passthrough write that failed. A file that grew, or is empty,

@@ -218,6 +218,8 @@ static int prepare_move(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     cache_unlock(c);
     if (r == 0 && n->dir)
         r = node_renumber_below(c, m->from_path, m->to_path);
+    if (r == 0 && over)
+        r = name_lost_renumber(c, m->to, false);
     return r < 0 ? r : node_renumber(c, n);
 }
 
@@ -260,8 +262,10 @@ static void drop_replaced_locked(struct cache *c, struct moving *m, bool *ret_ma
     over->ctime_ns = clock_real_ns();
     bool lives = over->links->next_link != NULL;
     entry_remove_locked(c, m->to);
-    if (lives && over->file)
+    if (lives && over->file) {
+        scopes_lost_name_locked(c, over, m->to_path);
         file_lost_name_locked(c, over);
+    }
 }
 
 /* The version that an upload to the name replaces, as stamp_keys_expect() takes it; heap. `e`
@@ -379,6 +383,7 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     entry_changed_here_locked(e);
     if (n->dir)
         unit_dir_moved_locked(c, n, path_is_staged_dir(c, m->from_path));
+    scopes_follow_locked(c, n, m->from_path, m->to_path);
     node_requeue_all_locked(c, n);
     entry_takes_place_of_tried_locked(e, tried);
     dir_touch_locked(step->left);
@@ -402,8 +407,7 @@ static int plan_move_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns
         r = step_intend_locked(&m->step, n->dir ? INTENT_RENAMEDIR : INTENT_RENAME,
                                m->from_path, m->to_path, m->from);
     else if (r == 0 && m->removes)
-        r = step_intend_removal_locked(&m->step, m->from, m->from_path,
-                                       m->crosses ? m->to_path : NULL);
+        r = step_intend_removal_locked(&m->step, m->from, m->from_path, m->to_path, m->crosses);
     return r;
 }
 

@@ -45,21 +45,35 @@ static const char *removed_version_locked(struct entry *e, const char *path,
     return here || (etag && *etag) ? etag : INTENT_ANY;
 }
 
+/* A file that goes on under another name is waited for there. Without memory all are. */
+static void note_other_name_locked(struct intent *i, struct entry *e) REQUIRES(cache_mutex)
+{
+    struct entry *other = e->node->links;
+
+    while (other == e)
+        other = other->next_link;
+    if (!other || !e->node->file || !e->node->file->debt.seq)
+        return;
+    auto_free char *path = entry_path(other);
+    scope_reaches_locked(i, path ? path : "");
+}
+
 int step_intend_locked(struct step *s, enum intent_kind kind, const char *from, const char *to,
                        struct entry *e)
 {
     char etag[ETAG_TEXT_MAX];
 
     cache_assert_locked(s->cache);
-    return step_add_row_locked(
-        s,
+    struct intent *i =
         intent_new(0, kind, from, to, e->node->ino,
-                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag)),
-        e);
+                   to ? etag_text(&e->etag, etag) : removed_version_locked(e, from, etag));
+    if (i && !to)
+        note_other_name_locked(i, e);
+    return step_add_row_locked(s, i, e);
 }
 
 int step_intend_removal_locked(struct step *s, struct entry *e, const char *path,
-                               const char *moved_to)
+                               const char *to, bool crosses)
 {
     char etag[ETAG_TEXT_MAX];
     struct node *n = e->node;
@@ -67,14 +81,26 @@ int step_intend_removal_locked(struct step *s, struct entry *e, const char *path
     cache_assert_locked(s->cache);
     struct intent *i = intent_new(0, n->dir ? INTENT_RMDIR : INTENT_UNLINK, path, NULL, 0,
                                   removed_version_locked(e, path, etag));
-    if (i && n->file && intent_note_moved(i, n->ino, moved_to) < 0) {
+    if (i && n->file && intent_note_moved(i, n->ino, crosses ? to : NULL) < 0) {
         intent_free(i);
         i = NULL;
     }
+    if (i)
+        scope_reaches_locked(i, to);
     return step_add_row_locked(s, i, e);
 }
 
 /* ---- unlink ---- */
+
+int name_lost_renumber(struct cache *c, const struct entry *e, bool intends)
+{
+    const struct file *f = e->node->file;
+
+    cache_lock(c);
+    bool noted = f && f->debt.seq && e->node->links->next_link && (intends || row_first(c));
+    cache_unlock(c);
+    return noted ? node_renumber(c, e->node) : 0;
+}
 
 /* A name that goes. */
 struct removing {
@@ -111,8 +137,10 @@ static void unlink_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mu
     upload_forget_unnoted_locked(n);
     bool lives = n->links->next_link != NULL;
     entry_remove_locked(c, m->entry);
-    if (lives && n->file)
+    if (lives && n->file) {
+        scopes_lost_name_locked(c, n, m->path);
         file_lost_name_locked(c, n);
+    }
     dir_touch_locked(step->left);
 }
 
@@ -131,7 +159,12 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     auto_free char *path = e ? entry_path(e) : NULL;
     m.path = path;
     int r = !e ? -ENOENT : e->node->dir ? -EISDIR : path ? 0 : -ENOMEM;
-    if (r == 0 && entry_may_be_stored(e))
+    bool intends = r == 0 && entry_may_be_stored(e);
+    cache_unlock(c);
+    if (r == 0)
+        r = name_lost_renumber(c, e, intends);
+    cache_lock(c);
+    if (r == 0 && intends)
         r = step_intend_locked(&m.step, INTENT_UNLINK, path, NULL, e);
     cache_unlock(c);
     if (r == 0)

@@ -1,5 +1,5 @@
-/* Which removals wait for which uploads: what was closed before something was removed is in the
- * store before the removal is carried out there. */
+/* Which removals wait for which uploads: what was closed before something was removed, in its
+ * scope (scope.c), is in the store before the removal is carried out there. */
 #include "cache/queue/queue_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -102,7 +102,8 @@ static bool makes_room(struct cache *c, const struct intent *removal) REQUIRES(c
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
                               const struct file *f)
 {
-    return !goes_to_full_locked(c, f) || !makes_room(c, removal);
+    return (!goes_to_full_locked(c, f) || !makes_room(c, removal)) &&
+           scope_has_locked(c, removal, f);
 }
 
 /* Whether removals wait for the file. */
@@ -117,14 +118,15 @@ static bool is_waited_for(struct cache *c, const struct file *f, int64_t now)
 
 void barrier_init_locked(struct cache *c, struct barrier *ret)
 {
-    int64_t now = clock_mono_ns();
     struct file *f;
 
     cache_assert_locked(c);
-    *ret = (struct barrier){{.seq = UINT64_MAX}, {.seq = UINT64_MAX}};
+    *ret = (struct barrier){.all = {.seq = UINT64_MAX},
+                            .with_room = {.seq = UINT64_MAX},
+                            .now_ns = clock_mono_ns()};
     OWED_FILES_FOREACH(c, f)
     {
-        if (!is_waited_for(c, f, now))
+        if (!is_waited_for(c, f, ret->now_ns))
             continue;
         hold_for(&ret->all, f);
         if (!goes_to_full_locked(c, f))
@@ -145,19 +147,48 @@ static bool moved_is_missing(struct cache *c, const struct intent *removal)
     return f && file_is_refused_locked(f);
 }
 
-bool barrier_holds_locked(struct cache *c, const struct barrier *b,
-                          const struct intent *removal)
+/* Once for all removals, when the first of them asks: a look for each would be one at all files
+ * each time. */
+static void know_scopes(struct cache *c, struct barrier *b) REQUIRES(cache_mutex)
+{
+    struct file *f;
+
+    b->scopes_known = true;
+    OWED_FILES_FOREACH(c, f)
+    {
+        if (!is_waited_for(c, f, b->now_ns) || file_is_refused_locked(f))
+            continue;
+        scope_dirs_add_locked(&b->all.scopes, f);
+        if (!goes_to_full_locked(c, f))
+            scope_dirs_add_locked(&b->with_room.scopes, f);
+    }
+}
+
+/* Whether something in the removal's scope comes before the place `seq`. */
+static bool scope_holds(struct cache *c, struct barrier *b, const struct barrier_files *files,
+                        const struct intent *removal, uint64_t seq) REQUIRES(cache_mutex)
+{
+    if (seq <= files->seq)
+        return false;
+    if (!b->scopes_known)
+        know_scopes(c, b);
+    return seq > scope_dirs_first_locked(c, &files->scopes, removal, files->seq);
+}
+
+bool barrier_holds_locked(struct cache *c, struct barrier *b, const struct intent *removal)
 {
     const struct barrier_files *files = makes_room(c, removal) ? &b->with_room : &b->all;
     const struct barrier_dir *dir = barrier_dir(files, removal->from);
     uint64_t seq = barrier_seq_locked(c, removal->seq);
 
     cache_assert_locked(c);
-    return seq > files->seq || (dir && seq > dir->seq) || moved_is_missing(c, removal);
+    return scope_holds(c, b, files, removal, seq) || (dir && seq > dir->seq) ||
+           moved_is_missing(c, removal);
 }
 
 static void files_release(struct barrier_files *b)
 {
+    scope_dirs_free(&b->scopes);
     for (size_t i = 0; i < b->n; i++)
         free(b->dirs[i].path);
     free(b->dirs);

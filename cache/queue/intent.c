@@ -45,6 +45,7 @@ NO_THREAD_SAFETY struct intent *intent_new(uint64_t seq, enum intent_kind kind,
     i->debt.kind = DEBT_ROW;
     i->kind = kind;
     i->ino = ino;
+    i->scope = SIZE_MAX;
     i->from = strdup(from);
     i->to = to ? strdup(to) : NULL;
     i->etag = strdup(etag ? etag : "");
@@ -92,6 +93,7 @@ void intent_add_locked(struct cache *c, struct intent *i)
     cache_assert_locked(c);
     assert(i->seq);
     debt_set_place(&i->debt, i->seq);
+    scope_begin_locked(c, i);
     row_enters_locked(c, i);
     tombstone_count_locked(c, intent_source(i), i->kind, 1);
     c->queue->moved += i->moved_to != NULL;

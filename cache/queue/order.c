@@ -416,9 +416,8 @@ static enum order order_of_rename(struct cache *c, const struct intent *i,
     return after_readers(c, w, to, below);
 }
 
-static enum order order_of_removal(struct cache *c, const struct intent *i,
-                                   const struct barrier *b, const struct order_world *w)
-    REQUIRES(cache_mutex)
+static enum order order_of_removal(struct cache *c, const struct intent *i, struct barrier *b,
+                                   const struct order_world *w) REQUIRES(cache_mutex)
 {
     const struct place at = intent_source(i);
     /* With routes the removal of a directory may take the object of one below it. */
@@ -437,7 +436,7 @@ static enum order order_of_removal(struct cache *c, const struct intent *i,
     return after_readers(c, w, at, false);
 }
 
-enum order order_of_row_locked(struct cache *c, const struct intent *i, const struct barrier *b,
+enum order order_of_row_locked(struct cache *c, const struct intent *i, struct barrier *b,
                                const struct order_world *w, int64_t *next_ns)
 {
     cache_assert_locked(c);

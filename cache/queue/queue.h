@@ -42,7 +42,9 @@ struct intent {
     GUARDED_BY(cache_mutex) struct {
         /* who waits for it: the place of the older one that is part of it; 0 none */
         uint64_t since;
-        struct debt debt;                         /* in the place of its number */
+        struct debt debt; /* in the place of its number */
+        size_t scope;     /* so many bytes of `from` are the directory whose files its removal
+                             waits for */
         struct row_link going, coming;            /* by `from`, and by `to` */
         struct intent *rename_prev, *rename_next; /* in queue_own.renames */
         bool removed_before; /* a removal that is repeated, for what may have come late */
@@ -61,9 +63,17 @@ struct intent {
     };
 };
 
+/* Which directories have something at or below them that removals wait for. All zero: none. */
+struct scope_dirs {
+    struct scope_dir *dirs;  /* with the first of it */
+    const struct node *last; /* the one that was added last */
+    bool all_hold;           /* without memory each may have something */
+};
+
 /* Uploads that removals have to wait for. */
 struct barrier_files {
-    uint64_t seq; /* those with a lower number for none */
+    uint64_t seq;             /* those with a lower number for none */
+    struct scope_dirs scopes; /* those with a higher one for the first in their scope */
     struct barrier_dir {
         char *path;
         uint64_t seq;
@@ -74,6 +84,8 @@ struct barrier_files {
 /* Which removals have to wait for uploads. */
 struct barrier {
     struct barrier_files all, with_room; /* to all stores; to those that are not full */
+    int64_t now_ns;                      /* CLOCK_MONOTONIC; for what time it is */
+    bool scopes_known;
 };
 
 /* What intent_backward() finds out of a path after a rename. INTENT_STAYS: the rename did not
@@ -165,7 +177,8 @@ struct file *removal_moved_file_locked(struct cache *c, const struct intent *rem
 /* Whether a file left the name on its way to another store, and no store has it elsewhere. */
 bool removal_is_of_only_copy_locked(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
-/* Whether the removal waits for such files as this one, where they were closed before. */
+/* Whether the removal waits for such files as this one, where they were closed before: it is in
+ * the removal's scope. */
 bool removal_waits_for_locked(struct cache *c, const struct intent *removal,
                               const struct file *f) REQUIRES(cache_mutex);
 /* The place in the order up to which uploads come before a removal with the place `seq`. */
@@ -184,6 +197,29 @@ int barrier_pass_on(struct cache *c, const struct file *f) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
 /* Loads what an earlier mount passed on. Recovery. */
 int barrier_load(struct cache *c);
+
+/* ---- scope.c ---- */
+/* How many bytes of the path are the directory whose files a removal of it waits for; 0: the
+ * whole mount. */
+size_t path_scope(struct cache *c, const char *path, bool dir);
+/* The row's scope reaches so far that the path is in it, too. */
+void scope_reaches_locked(struct intent *i, const char *path) REQUIRES(cache_mutex);
+/* It is one with the other's, of which the row takes the place; both have the same `from`, or
+ * one below the other's. */
+void scope_takes_locked(struct intent *i, const struct intent *other) REQUIRES(cache_mutex);
+/* Whether one of the file's names lies in the scope of the row's removal. */
+bool scope_has_locked(struct cache *c, const struct intent *i, const struct file *f)
+    REQUIRES(cache_mutex);
+/* The node, with all below it, went from one path to another, or lost the one name and has the
+ * other: rows that were in the queue before wait for it there. */
+void scopes_follow_locked(struct cache *c, struct node *n, const char *from, const char *to)
+    REQUIRES(cache_mutex);
+/* The same of a file that lost this name and has others. */
+void scopes_lost_name_locked(struct cache *c, struct node *n, const char *path)
+    REQUIRES(cache_mutex);
+/* Rows and files of an earlier mount were found. What moved in its time is not known: where
+ * something did after it was closed, the rows wait for all files. */
+void scopes_found_locked(struct cache *c) REQUIRES(cache_mutex);
 
 /* ---- file_queue.c ---- */
 /* Whether the store has this generation, or a later one, under each name that it owes. */
@@ -346,7 +382,7 @@ char *intent_lasting_path(const struct intent *first, const char *path) REQUIRES
 /* Whether a row may go to the store now. A removal goes by what barrier_init_locked() found (a
  * rename waits for no file by its place: NULL will do). Lowers *next_ns to when it goes, where
  * a time says so. */
-enum order order_of_row_locked(struct cache *c, const struct intent *i, const struct barrier *b,
+enum order order_of_row_locked(struct cache *c, const struct intent *i, struct barrier *b,
                                const struct order_world *w, int64_t *next_ns)
     REQUIRES(cache_mutex);
 /* The same of a file's upload (of content, else attributes) to `path`... */

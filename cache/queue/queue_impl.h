@@ -54,8 +54,8 @@ struct queue_own {
 /* ---- barrier.c ---- */
 /* Whether the removal has to wait for one of the uploads that barrier_init_locked() found, or
  * for the file that left its name. An urgent one does not. */
-bool barrier_holds_locked(struct cache *c, const struct barrier *b,
-                          const struct intent *removal) REQUIRES(cache_mutex);
+bool barrier_holds_locked(struct cache *c, struct barrier *b, const struct intent *removal)
+    REQUIRES(cache_mutex);
 
 /* ---- doubt.c ---- */
 /* Until when (CLOCK_MONOTONIC) requests of a daemon that was killed may take effect; 0: none
@@ -144,6 +144,23 @@ void row_only_removes_locked(struct cache *c, struct intent *i) REQUIRES(cache_m
 /* ---- unit.c ---- */
 /* Whether a file of this path says which of the units beside it counts. */
 bool unit_path_is_pointer(struct cache *c, const char *path);
+
+/* ---- scope.c ---- */
+#ifndef NDEBUG
+/* How many directories and rows were looked at for scopes so far: for tests. */
+extern atomic_ullong scope_looks;
+#endif
+/* The row enters the queue: finds its scope, which may be as wide already as who made it says.
+ */
+void scope_begin_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
+/* Adds a file of which the place is no lower than that of the one before. */
+void scope_dirs_add_locked(struct scope_dirs *s, const struct file *f) REQUIRES(cache_mutex);
+/* The place of the first of them in the row's scope; UINT64_MAX: none. `all_seq`: of the first
+ * of all. */
+uint64_t scope_dirs_first_locked(struct cache *c, const struct scope_dirs *s,
+                                 const struct intent *i, uint64_t all_seq)
+    REQUIRES(cache_mutex);
+void scope_dirs_free(struct scope_dirs *s);
 
 /* ---- tombstone.c ---- */
 /* Frees all tombstones: the cache ends. */

@@ -146,6 +146,10 @@ static void take_joined_locked(struct cache *c, struct intent *i, struct intent 
         listing_dir_moved_locked(c);
     if (leads_back(i, end))
         came_back_locked(c, i, end);
+    if (one) { /* the rename's has its new name in it: what is wider of the two is of both */
+        scope_takes_locked(one, i);
+        scope_takes_locked(one, end);
+    }
     intent_remove_locked(c, end);
     if (one)
         intent_add_locked(c, one);

@@ -368,12 +368,13 @@ static void take_over(struct copying *k, struct intent **plan, size_t n)
     cache_lock(c);
     copy_sources_locked(c, k->intent, &changed);
     readers_follow_locked(k, plan == NULL);
-    uint64_t since = k->intent->since;
-    intent_remove_locked(c, k->intent);
     for (size_t i = 0; i < n; i++) {
-        plan[i]->since = since; /* who waits for the rename waits for them */
-        intent_add_locked(c, plan[i]);
+        plan[i]->since = k->intent->since; /* who waits for the rename waits for them */
+        scope_takes_locked(plan[i], k->intent);
     }
+    intent_remove_locked(c, k->intent);
+    for (size_t i = 0; i < n; i++)
+        intent_add_locked(c, plan[i]);
     cache_unlock(c);
     copy_write_told(k);
     copy_write_readers(c, &changed);

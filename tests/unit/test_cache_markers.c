@@ -266,8 +266,8 @@ static atomic_bool held;
 /* And the marker that takes the place of the one that is to go: the row of that would end. */
 static int64_t holds_a_file(struct layer *l, struct call *c)
 {
-    bool holds = (c->kind == CALL_PUT && strcmp(c->key, "held") == 0) ||
-                 (c->kind == CALL_MKDIR && strcmp(c->key, "old/sub") == 0);
+    bool holds = (c->kind == CALL_PUT && strcmp(c->key, "a/b/held") == 0) ||
+                 (c->kind == CALL_MKDIR && strcmp(c->key, "a/b/old/sub") == 0);
 
     (void)l;
     while (holds && atomic_load(&held))
@@ -285,28 +285,30 @@ START_TEST(what_took_the_name_of_a_removed_directory_does_not_show_its_attribute
     driven_init_like_s3(&d, holds_a_file);
     d.config.list_timeout_ns = 0;
     driven_mount(&d);
-    ck_assert_int_eq(driven_mkdir(&d, "old"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "old/sub"), 0);
-    ck_assert_int_eq(driven_chmod(&d, "old/sub", 0711), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "new"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "new/sub"), 0);
-    driven_put(&d, "new/sub/f", "text", 4);
+    ck_assert_int_eq(driven_mkdir(&d, "a"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b/old"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b/old/sub"), 0);
+    ck_assert_int_eq(driven_chmod(&d, "a/b/old/sub", 0711), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b/new"), 0);
+    ck_assert_int_eq(driven_mkdir(&d, "a/b/new/sub"), 0);
+    driven_put(&d, "a/b/new/sub/f", "text", 4);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_mount_afresh(&d);
     atomic_store(&held, true);
-    driven_put(&d, "held", "text", 4);
-    ck_assert_int_eq(driven_rmdir(&d, "old/sub"), 0);
-    ck_assert_int_eq(driven_rmdir(&d, "old"), 0);
-    ck_assert_int_eq(driven_rename(&d, "new", "old"), 0);
+    driven_put(&d, "a/b/held", "text", 4);
+    ck_assert_int_eq(driven_rmdir(&d, "a/b/old/sub"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "a/b/old"), 0);
+    ck_assert_int_eq(driven_rename(&d, "a/b/new", "a/b/old"), 0);
     /* The rename has become three removals, and the one of the name's former marker is gone. */
     DRIVEN_WAIT((cache_get_stats(d.cache, &s), s.pending_ops == 4));
-    ck_assert_int_eq(driven_list(&d, "old/sub"), 1);
-    ck_assert_int_eq(driven_stat(&d, "old/sub", &st), 0);
+    ck_assert_int_eq(driven_list(&d, "a/b/old/sub"), 1);
+    ck_assert_int_eq(driven_stat(&d, "a/b/old/sub", &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
     atomic_store(&held, false);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_mount_afresh(&d);
-    ck_assert_int_eq(driven_stat(&d, "old/sub", &st), 0);
+    ck_assert_int_eq(driven_stat(&d, "a/b/old/sub", &st), 0);
     ck_assert_uint_eq(st.st_mode & 07777, d.config.dir_mode);
     driven_release(&d);
 }

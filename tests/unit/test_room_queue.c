@@ -5,7 +5,7 @@
 
 int main(void)
 {
-    Suite *const suites[] = {order_suite(), moved_suite(), barrier_suite(),
+    Suite *const suites[] = {order_suite(), moved_suite(), barrier_suite(), scope_suite(),
                              walk_suite(),  rows_suite(),  paths_suite()};
 
     return suites_run(suites, ARRAY_SIZE(suites));

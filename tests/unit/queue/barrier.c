@@ -83,6 +83,7 @@ START_TEST(removals_wait_for_files)
     struct intent *i = intent_new(barriers[_i].at * SEQ_STEP, INTENT_UNLINK,
                                   barriers[_i].removed, NULL, 0, "v");
     ck_assert_ptr_nonnull(i);
+    scope_begin_locked(c, i);
     barrier_init_locked(c, &b);
     bool holds = barrier_holds_locked(c, &b, i);
     barrier_release(&b);

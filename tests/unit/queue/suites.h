@@ -7,6 +7,7 @@
 Suite *order_suite(void);
 Suite *moved_suite(void);
 Suite *barrier_suite(void);
+Suite *scope_suite(void);
 Suite *walk_suite(void);
 Suite *rows_suite(void);
 Suite *paths_suite(void);
