@@ -101,10 +101,17 @@ static struct node *first_half_locked(const struct flush *fl) REQUIRES(cache_mut
     return NULL;
 }
 
-static bool waits_for_locked(struct cache *c, const struct intent *i, const struct node *half)
-    REQUIRES(cache_mutex)
+/* The first such file that the row waits for, or NULL; `half` is the first of all. */
+static struct node *half_before_locked(struct cache *c, const struct intent *i,
+                                       const struct node *half) REQUIRES(cache_mutex)
 {
-    return half && !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > half->file->debt.seq;
+    struct file *f = half && !intent_is_rename(i) ? half->file : NULL;
+    uint64_t until = f ? barrier_seq_locked(c, i->seq) : 0;
+
+    for (; f && f->debt.seq && f->debt.seq < until; f = debt_file(f->debt.next))
+        if (!f->unclosed && file_is_half_locked(c, f->node) && scope_has_locked(c, i, f))
+            return f->node;
+    return NULL;
 }
 
 /* Only its writer's close or rename sends it, or a caller who may ask for more than to wait. */
@@ -151,8 +158,8 @@ static bool is_row_left_out_locked(struct flush *fl, const struct intent *i, str
 {
     if (fl->half && goes_with_half_locked(fl, i))
         return true;
-    struct node *behind =
-        waits_for_locked(fl->cache, i, half) ? half : half_in_its_place_locked(fl, i);
+    struct node *behind = half_before_locked(fl->cache, i, half);
+    behind = behind ? behind : half_in_its_place_locked(fl, i);
 
     if (behind) {
         tell_of(&fl->half, node_path(behind), error, op);

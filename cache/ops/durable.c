@@ -20,7 +20,8 @@ struct look {
     bool pending;     /* something is owed */
     unsigned in_vain; /* removals that are owed, and may wait for ever */
     int error;        /* negative errno of an attempt since the first look; 0 none */
-    const struct intent *removal; /* the last one that is waited for; NULL none */
+    const struct intent **removals; /* heap; those that are waited for: of one scope the last */
+    size_t n, cap;
 };
 
 static void look_begin(struct look *l, struct cache *c, struct waiter *w) REQUIRES(cache_mutex)
@@ -59,6 +60,7 @@ static void owed_file(struct look *l, struct file *f) REQUIRES(cache_mutex)
  * whatever changes what may go asks for itself. */
 static int look_end(struct look *l) REQUIRES(cache_mutex)
 {
+    free(l->removals);
     if (l->error || !l->pending)
         return l->error ? l->error : l->in_vain ? -EBUSY : 0;
     if (l->changed)
@@ -81,6 +83,24 @@ static bool moved_file_comes(struct look *l, const struct intent *i) REQUIRES(ca
     return true;
 }
 
+/* Those of one scope wait for the same files, but for what left a name for another store. */
+static void wait_for_removal(struct look *l, const struct intent *i) REQUIRES(cache_mutex)
+{
+    for (size_t n = 0; n < l->n; n++) {
+        const struct intent **one = &l->removals[n];
+        if (i->moved_to || (*one)->moved_to || i->scope != (*one)->scope ||
+            strncmp(i->from, (*one)->from, i->scope) != 0)
+            continue;
+        if (barrier_seq_locked(l->cache, i->seq) > barrier_seq_locked(l->cache, (*one)->seq))
+            *one = i;
+        return;
+    }
+    if (array_grow(l->removals, l->cap, l->n + 1) == 0)
+        l->removals[l->n++] = i;
+    else if (!l->error)
+        l->error = -ENOMEM;
+}
+
 static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
 {
     if (!moved_file_comes(l, i))
@@ -99,7 +119,7 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
     else
         owed(l, &i->debt, false);
     if (!intent_is_rename(i))
-        l->removal = i;
+        wait_for_removal(l, i);
 }
 
 /* Either may be NULL. */
@@ -130,9 +150,10 @@ int durable_file_locked(struct cache *c, struct node *n, struct waiter *w)
     for (struct entry *e = c->queue->renames ? n->links : NULL; e; e = e->next_link) {
         auto_free char *path = entry_path(e);
         auto_place struct place at = entry_place(e);
-        if (!path || !place_known(at))
-            return -ENOMEM;
-        look_at_renames(&l, path, at);
+        if (path && place_known(at))
+            look_at_renames(&l, path, at);
+        else if (!l.error)
+            l.error = -ENOMEM;
     }
     return look_end(&l);
 }
@@ -205,19 +226,26 @@ static void look_at_files(struct look *l, struct node *dir) REQUIRES(cache_mutex
     }
 }
 
-/* Removals wait for what was closed before them. */
+static bool is_waited_for(const struct look *l, const struct file *f) REQUIRES(cache_mutex)
+{
+    for (size_t n = 0; n < l->n; n++)
+        if (f->debt.seq < barrier_seq_locked(l->cache, l->removals[n]->seq) &&
+            removal_waits_for_locked(l->cache, l->removals[n], f))
+            return true;
+    return false;
+}
+
+/* Removals wait for what was closed before them in their scopes. */
 static void look_at_barrier(struct look *l) REQUIRES(cache_mutex)
 {
     struct file *f;
 
-    if (!l->removal)
+    if (!l->n)
         return;
     units_hurry_locked(l->cache);
-    uint64_t until = barrier_seq_locked(l->cache, l->removal->seq);
     OWED_FILES_FOREACH(l->cache, f)
     {
-        if (f->debt.error && f->debt.seq && f->debt.seq < until &&
-            removal_waits_for_locked(l->cache, l->removal, f))
+        if (f->debt.error && f->debt.seq && is_waited_for(l, f))
             owed(l, &f->debt, f->short_write);
     }
 }
@@ -312,10 +340,12 @@ int durable_dir_locked(struct cache *c, struct node *dir, struct waiter *w)
     if (dir->dir->overruled_ns >= w->since_ns)
         return -ESTALE;
     int r = look_at_intents(&l, dir);
-    if (r < 0)
-        return r;
-    look_at_files(&l, dir);
-    look_at_markers(&l, dir);
-    look_at_barrier(&l);
+    if (r == 0) {
+        look_at_files(&l, dir);
+        look_at_markers(&l, dir);
+        look_at_barrier(&l);
+    } else {
+        l.error = r;
+    }
     return look_end(&l);
 }

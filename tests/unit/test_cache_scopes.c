@@ -8,6 +8,8 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 static struct driven d;
 static const char *_Atomic failing; /* uploads to keys that begin with this; NULL: none */
 static atomic_int failure, puts_failed;
+static atomic_bool holds_removals;
 static atomic_uint refusals; /* of what gets a name with "bad" in it */
 
 static int64_t around(struct layer *l, struct call *c)
@@ -31,6 +34,8 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_fetch_add(&refusals, 1);
         return op_fail(c->op, -EINVAL, "no such name");
     }
+    while (c->kind == CALL_REMOVE && atomic_load(&holds_removals))
+        (void)usleep(1000);
     return call_next(c);
 }
 
@@ -388,6 +393,101 @@ START_TEST(directories_that_change_places_wait_for_both)
 }
 END_TEST
 
+/* ---- who waits for removals ---- */
+
+static int flush(const char *path)
+{
+    struct op op;
+
+    op_init(&op, 20 * NS_PER_SEC);
+    return cache_flush_path(d.cache, path, 0, &op, NULL, NULL);
+}
+
+static void *let_go(void *arg)
+{
+    (void)arg;
+    (void)usleep(200000);
+    atomic_store(&holds_removals, false);
+    return NULL;
+}
+
+/* What `wait` answers for r2, of which a removal is on its way meanwhile. */
+static int while_removing(int (*wait)(const char *path), const char *path)
+{
+    pthread_t thread;
+
+    atomic_store(&holds_removals, true);
+    ck_assert_int_eq(driven_unlink(&d, "r2/checkpoint-1/old"), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, let_go, NULL), 0);
+    int r = wait(path);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    return r;
+}
+
+START_TEST(a_flush_waits_for_its_own_scope)
+{
+    struct handle *h = NULL;
+
+    start();
+    fail_puts("r1");
+    driven_put(&d, "r1/checkpoint-2/new", "new", 3);
+    ck_assert_int_eq(driven_open(&d, "r1/checkpoint-2/new", O_WRONLY | O_TRUNC, &h), 0);
+    ck_assert_int_eq(driven_unlink(&d, "r1/checkpoint-1/old"), 0);
+    ck_assert_int_eq(while_removing(flush, "r2"), 0);
+    driven_stores(&d, "r2/checkpoint-1/old", NULL);
+    ck_assert_int_eq(flush("r1/checkpoint-1"), -ETXTBSY);
+    driven_stores(&d, "r1/checkpoint-1/old", "old");
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    finish("r1/checkpoint-1/old");
+}
+END_TEST
+
+static int sync_dir(const char *path)
+{
+    return driven_fsyncdir(&d, path);
+}
+
+START_TEST(so_does_fsync_of_a_directory)
+{
+    start();
+    driven_unmount(&d);
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    fail_puts("r1");
+    struct handle *h = NULL;
+    ck_assert_int_eq(driven_open(&d, "r1/checkpoint-2/new", O_WRONLY | O_CREAT, &h), 0);
+    (void)driven_close(&d, h); /* it says that it failed */
+    ck_assert_int_eq(driven_unlink(&d, "r1/checkpoint-1/old"), 0);
+    ck_assert_int_eq(while_removing(sync_dir, "r2/checkpoint-1"), 0);
+    driven_stores(&d, "r2/checkpoint-1/old", NULL);
+    ck_assert_int_eq(driven_fsyncdir(&d, "r1/checkpoint-1"), -EIO);
+    driven_stores(&d, "r1/checkpoint-1/old", "old");
+    finish("r1/checkpoint-1/old");
+}
+END_TEST
+
+/* What is removed in one directory can be of several scopes. */
+START_TEST(so_does_fsync_of_a_directory_for_each_of_its_removals)
+{
+    struct handle *h = NULL;
+
+    start();
+    driven_put(&d, "r1/note", "note", 4);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_unmount(&d);
+    d.config.durability = DURABILITY_STORE;
+    driven_mount(&d);
+    fail_puts("r2");
+    ck_assert_int_eq(driven_open(&d, "r2/checkpoint-2/new", O_WRONLY | O_CREAT, &h), 0);
+    (void)driven_close(&d, h); /* it says that it failed */
+    ck_assert_int_eq(driven_unlink(&d, "r1/note"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "r1/checkpoint-2"), 0);
+    ck_assert_int_eq(driven_fsyncdir(&d, "r1"), -EIO);
+    driven_stores(&d, "r1/note", "note");
+    finish("r1/note");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_scopes");
@@ -400,6 +500,9 @@ int main(void)
     tcase_add_loop_test(t, what_moves_is_waited_for_wherever_it_is, 0, 2 * MOVES);
     tcase_add_test(t, a_removal_that_took_the_place_of_another_waits_as_that);
     tcase_add_loop_test(t, directories_that_change_places_wait_for_both, 0, 2);
+    tcase_add_test(t, a_flush_waits_for_its_own_scope);
+    tcase_add_test(t, so_does_fsync_of_a_directory);
+    tcase_add_test(t, so_does_fsync_of_a_directory_for_each_of_its_removals);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
