@@ -541,7 +541,7 @@ static void queue_in_order_locked(struct scan *s) REQUIRES(cache_mutex)
 /* Removals wait for files closed before them, and the store never gets the kept ones. */
 static int take_removals_back(struct scan *s) REQUIRES(cache_ns)
 {
-    int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq) : 0;
+    int r = s->n_keep ? intents_take_back(s->cache, s->keep_seq, NULL) : 0;
 
     if (s->n_keep)
         crash_point("removals-taken-back");

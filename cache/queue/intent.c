@@ -158,6 +158,7 @@ struct voided {
     void (*gone_locked)(struct cache *c, const struct intent *i); /* or NULL */
     enum intent_kind kind;
     const char *path; /* NULL: of any */
+    const struct file *file;
     uint64_t seq;
 };
 
@@ -243,7 +244,8 @@ static bool waited_in_vain(struct cache *c, struct intent *i, const struct voide
     REQUIRES(cache_mutex)
 {
     return !intent_is_rename(i) && barrier_seq_locked(c, i->seq) > v->seq &&
-           !intent_is_urgent(c, i) && intent_live_at(c, i) == LIVE_NONE;
+           (!v->file || scope_has_locked(c, i, v->file)) && !intent_is_urgent(c, i) &&
+           intent_live_at(c, i) == LIVE_NONE;
 }
 
 static void say_taken_back_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex)
@@ -254,10 +256,10 @@ static void say_taken_back_locked(struct cache *c, const struct intent *i) REQUI
     name_is_the_stores_locked(c, i->from);
 }
 
-int intents_take_back(struct cache *c, uint64_t seq)
+int intents_take_back(struct cache *c, uint64_t seq, const struct file *f)
 {
     const struct voided v = {
-        .is_void = waited_in_vain, .gone_locked = say_taken_back_locked, .seq = seq};
+        .is_void = waited_in_vain, .gone_locked = say_taken_back_locked, .file = f, .seq = seq};
 
     ns_assert_written(c);
     return drop_void(c, &v);

@@ -324,8 +324,9 @@ bool intent_is_rename(const struct intent *i);
 uint64_t intent_since(const struct intent *i) REQUIRES(cache_mutex);
 /* Removals that were intended after what has this place in the order waited for its upload,
  * which never comes: they are taken back, on the disk first, and what they meant shows again.
+ * `f` is the file (NULL: there are several): what has another scope did not wait.
  * ns held for writing, or recovery. 0 or a negative errno. */
-int intents_take_back(struct cache *c, uint64_t seq) REQUIRES(cache_ns);
+int intents_take_back(struct cache *c, uint64_t seq, const struct file *f) REQUIRES(cache_ns);
 
 /* ---- doubt.c ---- */
 /* Begins the time in which requests of a daemon that was killed may take effect. */

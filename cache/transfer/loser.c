@@ -107,7 +107,7 @@ void upload_keep_loser(struct job *j)
     int r = !e ? -EBUSY : copied && copy < 0 ? copy : 0;
     /* This comes first: after a kill in between the file is owed as before, and loses again. */
     if (r == 0)
-        r = intents_take_back(c, seq);
+        r = intents_take_back(c, seq, n->file);
     crash_point("conflict-removals");
     if (r == 0)
         r = copied ? keep_copy(j, e, copy) : mirror_keep(&c->mirror, j->path);

@@ -488,6 +488,30 @@ START_TEST(so_does_fsync_of_a_directory_for_each_of_its_removals)
 }
 END_TEST
 
+/* Another node's version takes a name in one run: what the other run removed stays removed. */
+START_TEST(removals_of_another_scope_are_not_taken_back)
+{
+    struct stat st;
+
+    start();
+    fail_puts("r");
+    driven_put(&d, "r1/checkpoint-1/other", "mine", 4);
+    driven_put(&d, "r2/checkpoint-2/new", "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "r1/checkpoint-1/old"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "r2/checkpoint-1/old"), 0);
+    driven_store(&d, "r1/checkpoint-1/other", "theirs", 6);
+    fail_puts("r2");
+    DRIVEN_WAIT(driven_stat(&d, "r1/checkpoint-1/old", &st) == 0);
+    ck_assert_int_eq(driven_stat(&d, "r2/checkpoint-1/old", &st), -ENOENT);
+    driven_stores(&d, "r2/checkpoint-1/old", "old");
+    fail_puts(NULL);
+    (void)driven_flush(&d);
+    driven_stores(&d, "r1/checkpoint-1/old", "old");
+    driven_stores(&d, "r2/checkpoint-1/old", NULL);
+    driven_release(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_scopes");
@@ -503,6 +527,7 @@ int main(void)
     tcase_add_test(t, a_flush_waits_for_its_own_scope);
     tcase_add_test(t, so_does_fsync_of_a_directory);
     tcase_add_test(t, so_does_fsync_of_a_directory_for_each_of_its_removals);
+    tcase_add_test(t, removals_of_another_scope_are_not_taken_back);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
