@@ -315,16 +315,33 @@ int local_check_version(const struct local_store *l, struct op *op, const char *
                    etag);
 }
 
+/* A second name is made only where there is none. One whose answer was lost (NFS) is asked for
+ * again, and then stands in its own way. */
+static int link_in(int state_fd, const char *name, int parent, const char *to)
+{
+    int r = linkat(state_fd, name, parent, to, 0) < 0 ? -errno : 0;
+    struct stat st;
+
+    /* Without links, too, the check under the lock has to do. */
+    if (r == -EPERM || r == -EOPNOTSUPP || r == -ENOSYS)
+        return renameat(state_fd, name, parent, to) < 0 ? -errno : 0;
+    if (r == -EEXIST && fstatat(state_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_nlink > 1)
+        r = 0;
+    if (!r)
+        (void)unlinkat(state_fd, name, 0);
+    return r;
+}
+
 static int move_in(int state_fd, const char *name, int parent, const char *key, bool absent)
 {
-    unsigned flags = absent ? RENAME_NOREPLACE : 0;
+    const unsigned flags = absent ? RENAME_NOREPLACE : 0;
+    const char *to = path_basename(key);
+    int r = renameat2(state_fd, name, parent, to, flags) < 0 ? -errno : 0;
 
-    if (renameat2(state_fd, name, parent, path_basename(key), flags) == 0)
-        return 0;
-    /* Without NOREPLACE on this filesystem the check under the lock has to do. */
-    if (absent && errno == EINVAL && renameat(state_fd, name, parent, path_basename(key)) == 0)
-        return 0;
-    return errno == EEXIST ? -ESTALE : -errno;
+    if (absent && r == -EINVAL) /* no NOREPLACE on this filesystem */
+        r = link_in(state_fd, name, parent, to);
+    return r == -EEXIST ? -ESTALE : r;
 }
 
 /* Moves the staged name to its key. ret_parent: the key's parent, still to be synced. */
