@@ -245,16 +245,20 @@ int local_stage_make(int state_fd, const char *name, const struct attrs *a, int 
 
 /* ---- the lock ---- */
 
-/* One that root makes in the state folder of another user would keep that one out. Whether it
- * is right now: a root that may not give files away is no worse off than before. */
-static bool give_lock(int fd, int state_fd)
+/* One that root makes in the state folder of another user would keep that one out, and one that
+ * its maker alone may open those who share the folder. A root that may not give files away is
+ * no worse off than before. */
+static void share_lock(int fd, int state_fd)
 {
     struct stat lock, state;
 
-    if (geteuid() != 0 || fstat(fd, &lock) < 0 || fstat(state_fd, &state) < 0 ||
-        lock.st_uid != 0 || state.st_uid == 0)
-        return true;
-    return fchown(fd, state.st_uid, state.st_gid) == 0;
+    if (fstat(fd, &lock) < 0 || fstat(state_fd, &state) < 0 || lock.st_uid != geteuid())
+        return;
+    mode_t mode = 0600 | (state.st_mode & 0066);
+    bool is_roots = lock.st_uid == 0 && state.st_uid != 0;
+    if (((lock.st_mode & 0777) != mode && fchmod(fd, mode) < 0) ||
+        (is_roots && fchown(fd, state.st_uid, state.st_gid) < 0))
+        return;
 }
 
 /* Each call opens the lock file anew: flock() then also works between threads. */
@@ -269,7 +273,7 @@ int local_lock(struct local_store *l, struct op *op, bool alone, int *ret_fd)
         openat(state_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return local_stage_fail(l, op, "lock", LOCK_NAME, -errno);
-    (void)give_lock(fd, state_fd);
+    share_lock(fd, state_fd);
     while (flock(fd, (alone ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return local_fail(l, op, "lock", LOCK_NAME, -errno);
