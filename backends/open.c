@@ -179,6 +179,13 @@ int store_open(const char *url, const struct store_config *config, struct op *op
     return 0;
 }
 
+bool store_has_trial(const char *url)
+{
+    const struct driver *d = driver_find(url);
+
+    return d && d->trial;
+}
+
 int store_open_trial(const char *url, const struct store_config *config, struct op *op,
                      struct store **ret)
 {

@@ -350,6 +350,8 @@ int store_open(const char *url, const struct store_config *config, struct op *op
  * leaves what was there before, and what was put and not removed. */
 int store_open_trial(const char *url, const struct store_config *config, struct op *op,
                      struct store **ret);
+/* Whether stores of that kind may have one. */
+bool store_has_trial(const char *url);
 
 /* NULL-terminated names of the options that any driver knows, for "nearest known" messages. */
 const char *const *store_option_names(void);

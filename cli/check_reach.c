@@ -1,6 +1,6 @@
 /* Whether the stores of a configuration can be reached, and do what runfs needs. What is tried
- * is tried on an object of our own, outside of the store's root, that is removed again: among
- * the objects of a store's state, or where it stages. Where a store has neither, and where the
+ * is tried on an object of our own, outside of the store's root, that is removed again: where
+ * it stages, or among the objects of a store's state. Where a store has neither, and where the
  * mount would be read-only, nothing is written. */
 #include "cli/check.h"
 
@@ -179,7 +179,7 @@ static void try_object(struct trial *t)
     object_release(&made);
 }
 
-/* Of a store that has no place for state: where it stages. */
+/* Where the store stages. */
 static void try_aside(struct trial *t, const struct store_config *config)
 {
     struct store *of = t->store;
@@ -199,7 +199,9 @@ static void try_aside(struct trial *t, const struct store_config *config)
 
 static void try_all(struct trial *t, const struct store_config *config)
 {
-    bool state = store_can(t->store, "", STORE_STATE);
+    /* A trial leaves no state folder behind, which would be closed to other users. */
+    bool state =
+        !store_has_trial(t->from->url) && store_can(t->store, STORE_STATE_DIR, STORE_STATE);
 
     if (t->checked->options.read_only)
         t->unwritten = "the mount would be read-only";
