@@ -66,6 +66,7 @@ int s3_store_new(const char *url, const struct store_config *config, struct op *
 int s3_where(const char *url, const struct store_config *config, struct op *op,
              struct store_where *ret);
 int s3_key_of(const struct store_where *w, const char *url, struct op *op, char **ret_key);
+extern const char *const local_store_options[];
 extern const char *const s3_store_options[];
 #define S3_NO_ENDPOINT "aws"
 

@@ -28,12 +28,12 @@ static const char *const s3_forms[] = {"s3", "s3a", NULL};
 static const struct driver drivers[] = {
     {"mem:", "mem:NAME", mem_store_new, no_options, mem_where, "mem:", mem_forms, mem_key_of,
      NULL, NULL},
-    {"file:", "file:///path", local_store_new, no_options, local_where, "file", file_forms,
-     local_key_of, NULL, local_trial_new},
+    {"file:", "file:///path", local_store_new, local_store_options, local_where, "file",
+     file_forms, local_key_of, NULL, local_trial_new},
     {"s3://", "s3://BUCKET/PREFIX", s3_store_new, s3_store_options, s3_where, "s3 ", s3_forms,
      s3_key_of, S3_NO_ENDPOINT, NULL},
-    {"/", "/path", local_store_new, no_options, local_where, "file", file_forms, local_key_of,
-     NULL, local_trial_new},
+    {"/", "/path", local_store_new, local_store_options, local_where, "file", file_forms,
+     local_key_of, NULL, local_trial_new},
 };
 
 /* ---- options ---- */
@@ -42,12 +42,23 @@ static const struct driver drivers[] = {
 
 static const char *option_names[OPTIONS_MAX];
 
+/* Several kinds of stores may have one of that name. */
+static bool is_collected(const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(option_names[i], name) == 0)
+            return true;
+    return false;
+}
+
 static void collect_option_names(void)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(drivers); i++) {
         for (size_t j = 0; drivers[i].options[j]; j++) {
+            if (is_collected(drivers[i].options[j], n))
+                continue;
             assert(n < OPTIONS_MAX - 1);
             option_names[n++] = drivers[i].options[j];
         }

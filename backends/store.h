@@ -25,8 +25,10 @@
 #define STORE_ETAG_MAX 72           /* bytes with the NUL */
 #define STORE_KEY_MAX  PATH_KEY_MAX /* longest key any driver is asked for, with the NUL */
 
-/* Keys below this one are objects of our own (STORE_STATE): they are read, put and removed like
- * others, but lie outside of the store's root. */
+/* Keys below this one are objects of our own (STORE_STATE): they are read, put, listed and
+ * removed like others, but lie outside of the store's root, whose listings never show them. All
+ * who open the store find them in one place. Directories there come and go with what is below
+ * them. */
 #define STORE_STATE_DIR PATH_RESERVED
 
 /* What POSIX knows of a file beyond its bytes. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #define PART_SIZE (UINT64_C(16) << 20)
@@ -164,12 +165,31 @@ static struct local_store *local_new(void)
     return l;
 }
 
+const char *const local_store_options[] = {"state_prefix", NULL};
+
+/* Where objects of our own go is no matter of choice: who mounts the folder elsewhere has to
+ * find them. */
+static int choose_state(struct local_store *l, const struct store_config *config, struct op *op)
+{
+    const char *told = config ? store_config_get(config, "state_prefix") : NULL;
+
+    if (told && strcasecmp(told, "off") != 0)
+        return op_fail(op, -EINVAL,
+                       "state_prefix: \"%.80s\": that of a folder is beside it; expected off",
+                       told);
+    l->stateless = told ? LOCAL_STATE_OFF : local_state_look(l);
+    if (l->stateless == -ENOMEM)
+        return op_fail(op, -ENOMEM, "no memory to open a store");
+    if (!l->stateless)
+        l->base.facts.caps |= STORE_STATE;
+    return 0;
+}
+
 int local_store_new(const char *url, const struct store_config *config, struct op *op,
                     struct store **ret)
 {
     const char *path = local_path_of(url);
 
-    (void)config;
     if (!path)
         return local_no_path(url, op);
     struct local_store *l = local_new();
@@ -183,6 +203,8 @@ int local_store_new(const char *url, const struct store_config *config, struct o
             r = op_fail(op, -ENOMEM, "no memory, or no /proc");
         }
     }
+    if (!r)
+        r = choose_state(l, config, op);
     if (r < 0) {
         local_close(&l->base);
         return r;

@@ -13,7 +13,7 @@
 #include <assert.h>
 
 /* The state folder's name inside the root, where the root has no usable sibling. */
-#define LOCAL_STATE_NAME ".runfs"
+#define LOCAL_STATE_NAME STORE_STATE_DIR
 #define LOCAL_NEW_DIR    0755
 #define LOCAL_CHUNK      (1 << 20) /* bytes between two looks at the deadline */
 
@@ -27,6 +27,8 @@ struct local_store {
                         * behind it when its own was removed; lock held to set it */
     bool is_trial;     /* constant; of what is in its place it makes nothing again */
     char *own;         /* constant; a trial's folder, which goes with it (trial.c), or NULL */
+    int stateless; /* constant; why there is no STORE_STATE, as local_no_place() takes it, or 0
+                    */
 };
 
 /* ---- local.c ---- */
@@ -47,7 +49,7 @@ int local_is_machine(struct op *op);
 /* The negative errno of a call on the folder: of what NFS has no handle for any more nothing is
  * known (-ENXIO); -ESTALE would be another version. */
 int local_errno(int err);
-/* Opens `key` below the root; never follows a symlink. */
+/* Opens `key` below the root, or where objects of our own are; never follows a symlink. */
 int local_openat(const struct local_store *l, const char *key, int flags);
 /* A readable descriptor of the key's parent directory; with `create`, missing ones are made.
  * The name in it is path_basename(key), or "." for the root. */
@@ -67,8 +69,15 @@ static inline int local_fail(const struct local_store *l, struct op *op, const c
     return r;
 }
 
-/* The state folder inside the root is no part of the store. */
+/* STORE_STATE_DIR and what is below it: no part of the root, whether the state folder is inside
+ * of that or not. */
 bool local_is_reserved(const char *key);
+/* Whether nothing can be there: the directory of all objects of our own is none of them, and
+ * where there is no place for them no key is one. */
+bool local_is_nobodys(const struct local_store *l, const char *key);
+/* Removes the directories above a key of STORE_STATE_DIR that are empty: they exist by what is
+ * in them. Under local_lock(), alone, so that none goes that a put has just made. */
+int local_prune(const struct local_store *l, const char *key);
 /* Whether the open directory was removed. */
 bool local_is_removed(int fd);
 /* The same of the store's folder. */
@@ -92,8 +101,33 @@ bool local_has_acls(int dirfd);
 /* The time alone. */
 int local_apply_mtime(int dirfd, const char *name, const struct attrs *attrs);
 
+/* ---- state.c: objects of our own ---- */
+
+/* Why STORE_STATE_DIR has no place: 0 when it has one, or a negative errno for
+ * local_no_place(). Makes nothing. */
+int local_state_look(const struct local_store *l);
+/* The directory of the keys below STORE_STATE_DIR, opened; with `make` it comes into being.
+ * Each call opens it anew: what the folder is now counts. -ENOENT: there is none yet; -EPERM:
+ * it is not to be trusted. */
+int local_state_open(const struct local_store *l, bool make);
+/* A directory of it that was just made belongs to those who use the one that it is in. */
+int local_state_share(int parent, const char *name);
+/* -EPERM, and why. */
+int local_no_place(const struct local_store *l, struct op *op, int err);
+/* The option state_prefix said "off". */
+#define LOCAL_STATE_OFF (-ECANCELED)
+
 /* ---- stage.c ---- */
 
+/* Not -EPERM, which lets another place be taken. */
+#define LOCAL_UNTRUSTED (-EKEYREJECTED)
+
+/* Opens the folder dirfd/name, or makes it, only this user's. A symlink there is not followed.
+ * LOCAL_UNTRUSTED: more people may change what is in it than may change the store. */
+int local_open_folder(const struct local_store *l, int dirfd, const char *name, bool make);
+/* The same of the root's sibling "<root>.runfs". -EXDEV: it is, or would be, on another disk.
+ */
+int local_open_sibling(const struct local_store *l, bool make);
 /* The state folder's descriptor, the store's; made when it is missing, or was removed. -ENXIO:
  * what it is beside can't be found. */
 int local_state(struct local_store *l, struct op *op, int *ret_fd);

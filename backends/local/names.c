@@ -99,6 +99,14 @@ static bool are_siblings(const char *a, const char *b)
     return len == path_parent_len(b) && strncmp(a, b, len) == 0;
 }
 
+static bool any_is_reserved(const char *const *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (local_is_reserved(keys[i]))
+            return true;
+    return false;
+}
+
 /* The caller holds the lock between processes, which a put of a version takes, too. */
 static int remove_version(struct local_store *l, struct op *op, const char *key,
                           const char *etag, bool sync)
@@ -108,7 +116,9 @@ static int remove_version(struct local_store *l, struct op *op, const char *key,
     int r = local_check_version(l, op, key, etag);
     if (r == -ESTALE && local_check_version(l, &own, key, "") == 0)
         return 0; /* none is there */
-    return r < 0 ? r : remove_one(l, key, sync);
+    if (!r)
+        r = remove_one(l, key, sync);
+    return !r && local_is_reserved(key) && !l->stateless ? local_prune(l, key) : r;
 }
 
 int local_remove(struct store *s, struct op *op, const char *const *keys,
@@ -118,7 +128,7 @@ int local_remove(struct store *s, struct op *op, const char *const *keys,
     auto_close int lock = -1;
     int first = 0;
 
-    int r = local_lock(l, op, etags != NULL, &lock);
+    int r = local_lock(l, op, etags || any_is_reserved(keys, n), &lock);
     if (r < 0)
         return r;
     for (size_t i = 0; i < n; i++) {

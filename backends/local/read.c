@@ -89,8 +89,7 @@ static int list_dir(struct listing *g, const char *below)
 
     if (!key)
         return -ENOMEM;
-    int fd =
-        local_is_reserved(key) ? -ENOENT : local_openat(g->local, key, O_RDONLY | O_DIRECTORY);
+    int fd = local_openat(g->local, key, O_RDONLY | O_DIRECTORY);
     if (fd == -ENOTDIR || fd == -ELOOP || fd == -ENAMETOOLONG)
         fd = -ENOENT;
     if (fd == -ENOENT && below[0]) /* removed meanwhile */

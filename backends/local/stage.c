@@ -53,9 +53,6 @@ static void sweep(int state_fd)
     (void)closedir(dir);
 }
 
-/* Not -EPERM, which lets another place be taken. */
-#define UNTRUSTED (-EKEYREJECTED)
-
 /* What is staged becomes content, and its locks keep writers apart: nobody may get at it who
  * may not write to the store itself. */
 static bool is_trusted(const struct local_store *l, int fd)
@@ -71,35 +68,42 @@ static bool is_trusted(const struct local_store *l, int fd)
     return !(st.st_mode & S_IWOTH) || root.st_mode & S_IWOTH;
 }
 
-/* Opens the folder dirfd/name, or makes it. A symlink there is not followed. */
-static int open_folder(const struct local_store *l, int dirfd, const char *name, bool make)
+int local_open_folder(const struct local_store *l, int dirfd, const char *name, bool make)
 {
     if (make && mkdirat(dirfd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
     auto_close int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    return is_trusted(l, fd) ? take_fd(fd) : UNTRUSTED;
+    return is_trusted(l, fd) ? take_fd(fd) : LOCAL_UNTRUSTED;
 }
 
-/* The same of the root's sibling with that suffix. */
+/* The same of the root's sibling with that suffix, which may be a disk of its own, too. */
 static int open_sibling(const struct local_store *l, const char *suffix, bool make)
 {
     const char *base = strrchr(l->root, '/') + 1;
     auto_free char *parent = strndup(l->root, (size_t)(base - l->root));
     auto_free char *name = NULL;
-    struct stat root, state;
+    struct stat root, st;
 
     if (!parent || asprintf(&name, "%s%s", base, suffix) < 0)
         return -ENOMEM;
     auto_close int parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent_fd < 0)
         return -errno;
-    if (fstat(l->root_fd, &root) < 0 || fstat(parent_fd, &state) < 0)
+    if (fstat(l->root_fd, &root) < 0 || fstat(parent_fd, &st) < 0)
         return -errno;
-    if (root.st_dev != state.st_dev)
+    if (root.st_dev != st.st_dev)
         return -EXDEV;
-    return open_folder(l, parent_fd, name, make);
+    auto_close int fd = local_open_folder(l, parent_fd, name, make);
+    if (fd >= 0 && fstat(fd, &st) < 0)
+        return -errno;
+    return fd < 0 || root.st_dev == st.st_dev ? take_fd(fd) : -EXDEV;
+}
+
+int local_open_sibling(const struct local_store *l, bool make)
+{
+    return open_sibling(l, SIBLING, make);
 }
 
 /* Whether the root can have no such sibling. */
@@ -112,7 +116,7 @@ static int open_state(const struct local_store *l)
 {
     int fd = open_sibling(l, SIBLING, true);
 
-    return is_no_sibling(fd) ? open_folder(l, l->root_fd, LOCAL_STATE_NAME, true) : fd;
+    return is_no_sibling(fd) ? local_open_folder(l, l->root_fd, LOCAL_STATE_NAME, true) : fd;
 }
 
 /* That it is missing says nothing of an object: -ENOENT and -ENOTDIR would. */
@@ -123,7 +127,7 @@ static int without_state(int r)
 
 static int no_state(const struct local_store *l, struct op *op, int r)
 {
-    if (r == UNTRUSTED)
+    if (r == LOCAL_UNTRUSTED)
         return op_fail(
             op, -EPERM,
             "%s.runfs (or %s/%s): what is staged there becomes content, but the folder "
@@ -179,7 +183,7 @@ static int open_apart(const struct local_store *l, const char *suffix, bool *ret
     if (!is_no_sibling(fd))
         return fd;
     *ret_own = false;
-    return open_folder(l, l->root_fd, LOCAL_STATE_NAME, false);
+    return local_open_folder(l, l->root_fd, LOCAL_STATE_NAME, false);
 }
 
 /* Others may begin to use a state folder as soon as it is there, and one that another user has

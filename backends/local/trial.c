@@ -50,6 +50,8 @@ static int move_root(struct local_store *l, struct op *op)
         return op_fail(op, -EIO, "the folder beside %s can't be opened", l->root);
     }
     l->is_trial = true;
+    l->stateless = LOCAL_STATE_OFF; /* it is in the state folder itself */
+    l->base.facts.caps &= ~(unsigned)STORE_STATE;
     (void)close(l->root_fd);
     l->root_fd = take_fd(fd);
     free(l->root);

@@ -30,7 +30,8 @@ static int staged_make(struct local_store *l, struct op *op, const char *key,
                        const struct attrs *attrs, struct staged *t)
 {
     *t = (struct staged){.fd = -1};
-    int r = local_state(l, op, &t->state_fd);
+    int r = local_is_nobodys(l, key) ? local_fail(l, op, "put", key, -EPERM)
+                                     : local_state(l, op, &t->state_fd);
     if (r < 0)
         return r;
     t->name = local_stage_name("put-");

@@ -225,7 +225,8 @@ static unsigned count_staged(void)
 
     ck_assert_ptr_nonnull(dir);
     while ((e = readdir(dir)))
-        n += e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0;
+        n += e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 &&
+             strcmp(e->d_name, "state") != 0;
     closedir(dir);
     return n;
 }
@@ -450,20 +451,6 @@ START_TEST(a_vanished_root_is_no_empty_store)
 }
 END_TEST
 
-START_TEST(the_state_name_is_reserved)
-{
-    struct place *p = place_open(_i);
-    struct object obj;
-
-    fails(p, ENOENT, store_stat(p->s, &p->op, ".runfs", &obj));
-    struct mem_source src;
-    mem_source_init(&src, "x", 1);
-    fails(p, EPERM, store_put(p->s, &p->op, ".runfs/x", NULL, &src.base, NULL, NULL));
-    fails(p, ENOENT, store_list(p->s, &p->op, ".runfs", 0, visit_none, NULL));
-    place_close(p);
-}
-END_TEST
-
 static int remove_any(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st, (void)type, (void)ftw;
@@ -650,7 +637,6 @@ int main(void)
     tcase_add_loop_test(t, what_a_session_that_is_over_left_goes, 0, (int)n);
     tcase_add_loop_test(t, a_parent_is_removed_beside_what_comes_below_it, 0, (int)n);
     tcase_add_loop_test(t, processes_exclude_each_other, 0, 1);
-    tcase_add_loop_test(t, the_state_name_is_reserved, 0, (int)n);
     tcase_add_test(t, a_vanished_root_is_no_empty_store);
     tcase_add_test(t, a_state_folder_of_others_is_refused);
     tcase_add_test(t, a_lock_of_roots_is_the_owners);
