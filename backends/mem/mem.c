@@ -166,7 +166,11 @@ static int page_fill_locked(struct page *p, struct mem_tree *t, const char *pref
     size_t i = mem_lower_bound_locked(t, start);
 
     mutex_assert_held(&t->lock);
-    for (; i < t->n_entries && mem_begins_with(t->entry[i]->key, prefix);) {
+    while (i < t->n_entries && mem_begins_with(t->entry[i]->key, prefix)) {
+        if (!prefix[0] && path_below(STORE_STATE_DIR, t->entry[i]->key)) {
+            i++; /* it is in no listing of the root */
+            continue;
+        }
         if (p->n == PAGE_NAMES) {
             p->next = strdup(t->entry[i]->key);
             return p->next ? 0 : -ENOMEM;
@@ -573,8 +577,8 @@ static const struct store_ops mem_ops = {
 };
 
 #define CAPS_S3                                                                                \
-    (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN | STORE_CHECKSUM | \
-     STORE_ORDER | STORE_ACLS)
+    (STORE_IF_MATCH | STORE_PARTS | STORE_COPY | STORE_ATTRS | STORE_ORIGIN | STORE_STATE |    \
+     STORE_CHECKSUM | STORE_ORDER | STORE_ACLS)
 
 /* The length of the name in the URL; -EINVAL for what is behind it but "?s3". */
 static int split_url(const char *url, struct op *op, const char **ret_name, size_t *ret_len)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define XML(body)                                                                              \
@@ -49,8 +50,7 @@ static void teardown(void)
     temp_dir_remove(dir);
 }
 
-/* `more`: behind the URL of the only store. */
-static struct checked load(unsigned port, const char *more)
+static struct checked load_text(const char *text)
 {
     struct config_problems problems = {0};
     char path[PATH_MAX + 16];
@@ -60,16 +60,24 @@ static struct checked load(unsigned port, const char *more)
     (void)snprintf(path, sizeof(path), "%s/c.json", dir);
     FILE *f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
-    ck_assert_int_gt(fprintf(f,
-                             "{\"stores\": {\"a\": {\"url\": \"s3://bkt/pre\", "
-                             "\"no_sign_request\": true, "
-                             "\"endpoint\": \"http://127.0.0.1:%u\"%s}",
-                             port, more),
-                     0);
+    ck_assert_int_gt(fprintf(f, "%s", text), 0);
     ck_assert_int_eq(fclose(f), 0);
     op_init(&op, OP_FOREVER);
     ck_assert_msg(check_load(path, &op, &problems, &checked) == 0, "%s", op.why);
     return checked;
+}
+
+/* `more`: behind the URL of the only store. */
+static struct checked load(unsigned port, const char *more)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"stores\": {\"a\": {\"url\": \"s3://bkt/pre\", "
+                   "\"no_sign_request\": true, "
+                   "\"endpoint\": \"http://127.0.0.1:%u\"%s}",
+                   port, more);
+    return load_text(text);
 }
 
 /* What is said on stdout as JSON, which the caller frees. */
@@ -179,6 +187,31 @@ START_TEST(where_nothing_may_be_written_only_listings_come)
 }
 END_TEST
 
+/* A folder is tried where a mount stages, and memory in its state; neither keeps anything. */
+START_TEST(nothing_stays_of_what_was_tried)
+{
+    auto_free char *folder = NULL, *beside = NULL, *text = NULL;
+    int code;
+
+    ck_assert_int_ge(asprintf(&folder, "%s/store", dir), 0);
+    ck_assert_int_ge(asprintf(&beside, "%s.runfs", folder), 0);
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    ck_assert_int_ge(
+        asprintf(&text, "{\"stores\": {\"a\": {\"url\": \"%s\"}}}", _i ? "mem:x" : folder), 0);
+    struct checked checked = load_text(text);
+    json_t *said = reach(&checked, &code);
+    const json_t *store = json_array_get(json_object_get(said, "stores"), 0);
+
+    ck_assert_int_eq(code, 0);
+    ck_assert_str_eq(word(store, "exclusive_create"), "true");
+    ck_assert_str_eq(word(store, "list_after_put"), "true");
+    ck_assert_str_eq(word(store, "remove"), "true");
+    ck_assert_int_lt(access(beside, F_OK), 0);
+    json_decref(said);
+    checked_release(&checked);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("check_reach");
@@ -189,6 +222,7 @@ int main(void)
     tcase_add_loop_test(t, what_a_server_does_not_do_is_told, 0, ARRAY_SIZE(servers));
     tcase_add_loop_test(t, where_nothing_may_be_written_only_listings_come, 0,
                         ARRAY_SIZE(unwritten));
+    tcase_add_loop_test(t, nothing_stays_of_what_was_tried, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
