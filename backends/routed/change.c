@@ -127,7 +127,7 @@ static void drop_own_directories(const struct routed *r, const struct op *op,
                                  const struct target *gone)
 {
     auto_free char *key = strdup(gone->key);
-    size_t shared = shared_components(gone->route), depth;
+    size_t shared = gone->route ? shared_components(gone->route) : SIZE_MAX, depth;
     struct store *store = gone->leaf->store;
 
     if (!key || shared == SIZE_MAX || !store_can(store, key, STORE_DIRS))

@@ -3,6 +3,7 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 void target_done(struct target *t)
@@ -30,13 +31,43 @@ static enum routes_kind kind_of_scratch(const struct routes *routes, const char 
     return routes_fixed(routes, path) ? ROUTES_FIXED : ROUTES_IMPLIED;
 }
 
+struct leaf *find_state(const struct routed *r, const char *path, const char **ret_rest)
+{
+    const char *own = path_below(STORE_STATE_DIR, path);
+    size_t len = own && own[0] == '@' ? strcspn(own + 1, "/") : 0;
+
+    for (size_t i = 0; len && i < r->n; i++) {
+        struct leaf *leaf = &r->leaves[i];
+        if (strlen(leaf->name) != len || memcmp(leaf->name, own + 1, len) != 0)
+            continue;
+        *ret_rest = own + 1 + len;
+        return store_can(leaf->store, STORE_STATE_DIR, STORE_STATE) ? leaf : NULL;
+    }
+    return NULL;
+}
+
+/* As an object only: the directories of it are no matter of routes. */
+static int find_own(struct routed *r, const char *path, enum routes_as as, struct target *ret)
+{
+    const char *rest = NULL;
+    struct leaf *leaf = as == ROUTES_OBJECT ? find_state(r, path, &rest) : NULL;
+    char *key;
+
+    if (!leaf)
+        return 0;
+    if (asprintf(&key, "%s%s", STORE_STATE_DIR, rest) < 0)
+        return -ENOMEM;
+    *ret = (struct target){.kind = ROUTES_MAPPED, .leaf = leaf, .key = key};
+    return 0;
+}
+
 static int find(struct routed *r, const char *path, enum routes_as as, struct target *ret)
 {
     struct routes_hit hit;
 
     *ret = (struct target){.kind = ROUTES_NOWHERE};
     if (key_is_reserved(path))
-        return 0;
+        return find_own(r, path, as, ret);
     int err = routes_find(r->routes, path, as, &hit);
     if (err < 0)
         return err;

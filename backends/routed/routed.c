@@ -4,6 +4,7 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a mount is named has 4,095 bytes at most, and in some places each of them is escaped. */
@@ -48,6 +49,21 @@ static void agree_on_parts(struct store_facts *f)
         f->part_size = f->part_min;
 }
 
+/* Of a key in the state of one leaf, which is longer here. */
+static void facts_of_state(const struct routed *r, const char *path, struct store_facts *ret)
+{
+    const char *rest = NULL;
+    const struct leaf *leaf = find_state(r, path, &rest);
+
+    if (!leaf)
+        return;
+    store_facts(leaf->store, STORE_STATE_DIR, ret);
+    ret->volume = (unsigned)(leaf - r->leaves) + 1;
+    ret->key_max += (unsigned)(strlen("/@") + strlen(leaf->name));
+    if (ret->key_max >= STORE_KEY_MAX)
+        ret->key_max = STORE_KEY_MAX - 1;
+}
+
 static void routed_facts(struct store *s, const char *path, bool itself,
                          struct store_facts *ret)
 {
@@ -55,6 +71,8 @@ static void routed_facts(struct store *s, const char *path, bool itself,
     const struct route *object = NULL, *dir = NULL;
 
     *ret = r->all;
+    if (key_is_reserved(path))
+        facts_of_state(r, path, ret);
     if (!path[0] || key_is_reserved(path))
         return;
     if (!itself)
@@ -386,6 +404,17 @@ const char *routed_name(const struct store *s, size_t i)
 struct store *routed_leaf(const struct store *s, size_t i)
 {
     return seen(s)->leaves[i].store;
+}
+
+char *routed_state_key(const struct store *s, size_t i, const char *rest)
+{
+    const struct routed *r = seen(s);
+    char *key;
+
+    return asprintf(&key, "%s/%s%s%s%s", STORE_STATE_DIR, r ? "@" : "",
+                    r ? r->leaves[i].name : "", r ? "/" : "", rest) < 0
+               ? NULL
+               : key;
 }
 
 size_t routed_index(const struct store *s, const char *path)

@@ -9,8 +9,14 @@
  * A recursive listing asks for one directory on the way after the other: while answers come it
  * moves op's deadline on, so that only a store that says nothing for so long ends it.
  *
- * No key has STORE_ORDER or STORE_STATE; facts depend on the key, `volume` is 1 for the first
- * leaf, and 0 where no single leaf is behind it. Any thread. */
+ * No path has STORE_ORDER or STORE_STATE; facts depend on the key, `volume` is 1 for the first
+ * leaf, and 0 where no single leaf is behind it.
+ *
+ * Objects of our own lie in the state of one leaf, as where it is mounted alone: the key
+ * STORE_STATE_DIR "/@NAME/REST" leads to STORE_STATE_DIR "/REST" of the leaf NAME, and has
+ * STORE_STATE where that has it; else nothing is there, and nothing can be made. No other key
+ * of STORE_STATE_DIR leads anywhere. A directory of it is listed; what goes by directories
+ * (mkdir, rmdir) does not reach it. Any thread. */
 #ifndef RUNFS_BACKENDS_ROUTED_H
 #define RUNFS_BACKENDS_ROUTED_H
 
@@ -27,6 +33,10 @@ int routed_store_new(const struct routes *routes, struct store *const *stores,
  * bytes the first, and how many more there are: "runfs:a+b+254-more". Heap; NULL without
  * memory. */
 char *routed_title(const char *const *names, size_t n);
+
+/* The key of `rest` in the state of store i of `s`; of a store that is none of this kind, and
+ * then i is 0, STORE_STATE_DIR "/REST". Heap; NULL without memory. */
+char *routed_state_key(const struct store *s, size_t i, const char *rest);
 
 /* How many stores it is made of; 0: it is none of this kind. */
 size_t routed_count(const struct store *s);

@@ -30,7 +30,7 @@ struct routed *routed_of(struct store *s);
 
 struct target {
     enum routes_kind kind;     /* NOWHERE, too, where the route has no store */
-    const struct route *route; /* MAPPED: this and what follows */
+    const struct route *route; /* MAPPED: this and what follows; NULL: of a leaf's state */
     struct leaf *leaf;
     char *key; /* heap */
 };
@@ -48,6 +48,9 @@ int target_to_change(struct routed *r, struct op *op, const char *what, const ch
 int no_route(struct op *op, int err, const char *what, const char *path);
 /* Whether an object of the leaf's own would be meant (STORE_STATE_DIR), which no path is. */
 bool key_is_reserved(const char *key);
+/* The leaf in whose state the path is, which has one; NULL: it is in none. *ret_rest, a part of
+ * the path, is behind the leaf's STORE_STATE_DIR and begins with "/", or is "". */
+struct leaf *find_state(const struct routed *r, const char *path, const char **ret_rest);
 /* Whether the route's paths lead through or below the directory. */
 bool route_leads_through(const struct route *route, const char *path);
 /* The same of a template of paths, or of keys as they are stored. */

@@ -184,6 +184,8 @@ int routed_stat(struct store *s, struct op *op, const char *path, struct object 
         err = target_find(r, op, path, ROUTES_DIRECTORY, &dir);
     if (err < 0)
         return err;
+    if (object.leaf && !object.route)
+        return store_stat(object.leaf->store, op, object.key, ret_obj);
     /* The root is a directory only. */
     bool one = path[0] ? are_one(&object, &dir) : dir.kind == ROUTES_MAPPED;
     return one ? stat_mapped(r, op, path, &dir, ret_obj)

@@ -528,15 +528,19 @@ int routed_list(struct store *s, struct op *op, const char *prefix, unsigned fla
 {
     struct routed *r = routed_of(s);
     struct uniting u = {.r = r, .op = op, .dir = prefix, .visit = visit, .arg = arg};
+    auto_target struct target own = {0};
     struct target t;
 
     u.asks.kept.max = r->names_max;
-    (void)after; /* no STORE_ORDER */
-    int err = target_find(r, op, prefix, ROUTES_DIRECTORY, &t);
-    enum routes_kind kind = t.kind;
-    target_done(&t);
+    int err = key_is_reserved(prefix) ? target_find(r, op, prefix, ROUTES_OBJECT, &own) : 0;
+    if (!err && own.leaf) /* a directory in the state of that leaf */
+        return store_list_after(own.leaf->store, op, own.key, flags, after, visit, arg);
+    if (!err)
+        err = target_find(r, op, prefix, ROUTES_DIRECTORY, &t);
     if (err < 0)
         return err;
+    enum routes_kind kind = t.kind;
+    target_done(&t);
     if (kind == ROUTES_NOWHERE)
         return no_route(op, -ENOENT, "list", prefix);
     if (flags & LIST_RECURSIVE)
