@@ -4,6 +4,7 @@
 #include "tests/contract/contract_content.c"
 #include "tests/contract/contract_names.c"
 #include "tests/contract/contract_place.h"
+#include "tests/contract/contract_state.c"
 #include "tests/contract/contract_upload.c"
 #include "tests/lib/suite.h"
 
@@ -34,6 +35,10 @@ TCase *contract_tcase(const struct contract_fixture *fixtures, size_t n)
         attributes_are_kept,
         a_directory_may_have_an_object_of_its_own,
         state_lies_outside_of_the_root,
+        state_is_listed_by_itself,
+        one_winner_creates_state,
+        state_comes_and_goes_beside_others,
+        odd_names_of_state_survive,
         special_files_are_kept,
         acls_are_kept,
         directories_have_attributes,

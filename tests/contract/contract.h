@@ -19,8 +19,11 @@ struct contract_fixture {
     bool any_name;                              /* takes names with control characters */
     const char *arg;                            /* for open() */
     struct store *(*layer)(struct store *next); /* for open(): around the driver; may be NULL */
-    const char *in; /* the directory that the tests' own ones are in; NULL: the root */
-    bool routed;    /* what holds depends on the key */
+    const char *in;    /* the directory that the tests' own ones are in; NULL: the root */
+    bool routed;       /* what holds depends on the key */
+    const char *state; /* of STORE_STATE_DIR, where there is a state; NULL: that itself */
+    bool removal_bars; /* its server refuses a put beside the removal of what was alone in its
+                          directory (versitygw: 409 ExistingObjectIsDirectory) */
 };
 
 /* Every rule, over each of the fixtures, which must live on. */

@@ -258,47 +258,6 @@ START_TEST(a_directory_may_have_an_object_of_its_own)
 }
 END_TEST
 
-static int count_state(void *arg, const char *name, const struct object *obj)
-{
-    (void)obj;
-    *(unsigned *)arg +=
-        path_below(STORE_STATE_DIR, name) != NULL || strstr(name, ".runfs") != NULL;
-    return 0;
-}
-
-/* Objects of our own are kept like others and seen in no listing of the root. */
-START_TEST(state_lies_outside_of_the_root)
-{
-    struct place *p = place_open(_i);
-    struct mem_source src;
-    struct mem_sink sink;
-    char name[128], buf[16];
-    unsigned seen = 0;
-    struct object obj;
-
-    if (can(p, STORE_STATE)) {
-        const char *names[] = {name, key(p, "other")};
-        (void)snprintf(name, sizeof(name), STORE_STATE_DIR "/test/%s", p->dir);
-        mem_source_init(&src, "state", 5);
-        mem_sink_init(&sink, buf, sizeof(buf), 0);
-        ok(p, put_text(p, "other", NULL, "x"));
-        ok(p, store_put(p->s, &p->op, name, "", &src.base, NULL, &obj));
-        fails(p, ESTALE, store_put(p->s, &p->op, name, "", &src.base, NULL, NULL));
-        ok(p, store_put(p->s, &p->op, name, obj.etag, &src.base, NULL, NULL));
-        object_release(&obj);
-        ck_assert_int_eq(store_read(p->s, &p->op, name, NULL, &sink.base, sizeof(buf), 0, NULL),
-                         5);
-        ok(p, store_list(p->s, &p->op, "", 0, count_state, &seen));
-        ok(p, store_list(p->s, &p->op, "", LIST_RECURSIVE, count_state, &seen));
-        ck_assert_uint_eq(seen, 0);
-        ok(p, store_remove(p->s, &p->op, names, NULL, 2, NULL));
-        fails(p, ENOENT, store_stat(p->s, &p->op, name, &obj));
-        assert_missing(p, "other");
-    }
-    place_close(p);
-}
-END_TEST
-
 START_TEST(set_attributes_keeps_content)
 {
     struct place *p = place_open(_i);

@@ -78,8 +78,8 @@ static struct store *add_retry(struct store *next)
     return layer_retry_new(next, NULL);
 }
 
-#define MEM .page_names = 600, .flat = true, .any_name = true, .routed = true
-#define DIR .page_names = 100, .any_name = true, .routed = true
+#define MEM .page_names = 600, .flat = true, .any_name = true, .routed = true, .state = "@a"
+#define DIR .page_names = 100, .any_name = true, .routed = true, .state = "@a"
 
 static const struct contract_fixture fixtures[] = {
     {"prefix", open_routed, MEM, .arg = "0"},
@@ -93,6 +93,8 @@ static const struct contract_fixture fixtures[] = {
     {"folder", open_routed, DIR, .arg = "5", .in = "runs/one"},
     {"folder beside mem", open_routed, DIR, .arg = "6"},
     {"mem beside a folder", open_routed, MEM, .arg = "6", .in = "runs/one"},
+    {"state of the second", open_routed, .page_names = 600, .flat = true, .any_name = true,
+     .routed = true, .arg = "6", .in = "runs/one", .state = "@b"},
 };
 
 int main(void)

@@ -54,9 +54,10 @@ static struct store *open_virtual_host(const struct contract_fixture *f)
 }
 
 static const struct contract_fixture fixtures[] = {
-    {"s3", open_driver, .page_names = 1100, .any_name = true},
-    {"s3, virtual host", open_virtual_host, .page_names = 1100, .any_name = true},
-    {"s3, all layers", open_url, .page_names = 1100, .any_name = true},
+    {"s3", open_driver, .page_names = 1100, .any_name = true, .removal_bars = true},
+    {"s3, virtual host", open_virtual_host, .page_names = 1100, .any_name = true,
+     .removal_bars = true},
+    {"s3, all layers", open_url, .page_names = 1100, .any_name = true, .removal_bars = true},
 };
 
 /* ---- what only S3 can be asked ---- */
