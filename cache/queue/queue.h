@@ -440,6 +440,8 @@ void refusal_taken_locked(struct cache *c, unsigned volume, enum change change,
  * never). */
 bool refusal_others_taken_locked(const struct cache *c, unsigned volume, enum change change,
                                  int64_t refused_ns) REQUIRES(cache_mutex);
+/* Whether what the store takes can be found out on an object of our own. */
+bool refusal_has_probe(const struct cache *c);
 /* Something was refused: it is found out whether the store takes anything, if it is the only
  * one. */
 void refusal_probe_locked(struct cache *c, unsigned volume) REQUIRES(cache_mutex);

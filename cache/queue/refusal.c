@@ -4,7 +4,9 @@
  * counts as refused once the store refused it, then took a change of another name that began
  * later, and then refused it again. What another store took says nothing. So that there is such
  * a change, a probe puts and removes an object of our own after the first refusal, where the
- * store has a place for those; over several stores none has.
+ * store has a place for those and judges by keys. In a folder each directory has rights of its
+ * own: what the place of our objects takes says nothing there. Over several stores no path is
+ * such a place.
  * docs/format.md, section 4. */
 #include "cache/queue/queue_impl.h"
 
@@ -87,13 +89,21 @@ static void run_probe(struct task *task)
     free(p);
 }
 
+bool refusal_has_probe(const struct cache *c)
+{
+    struct store_facts facts;
+
+    store_facts(c->store, PROBE_KEY, &facts);
+    return (facts.caps & STORE_STATE) && !(facts.caps & STORE_DIRS);
+}
+
 void refusal_probe_locked(struct cache *c, unsigned volume)
 {
     struct probe *p = NULL;
 
     cache_assert_locked(c);
-    if (c->queue->own->refusals.probing || c->stopping ||
-        !store_can(c->store, PROBE_KEY, STORE_STATE) || !(p = calloc(1, sizeof(*p))))
+    if (c->queue->own->refusals.probing || c->stopping || !refusal_has_probe(c) ||
+        !(p = calloc(1, sizeof(*p))))
         return;
     *p = (struct probe){.task.run = run_probe, .cache = c, .volume = volume};
     c->queue->own->refusals.probing = true;

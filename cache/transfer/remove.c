@@ -314,8 +314,7 @@ static bool goes_alone_locked(struct cache *c, struct intent *i) REQUIRES(cache_
 {
     i->others_taken =
         refusal_others_taken_locked(c, i->refuser, CHANGE_REMOVE, i->debt.refused_ns);
-    return i->others_taken ||
-           (i->debt.refused_ns && !store_can(c->store, intent_source(i).key, STORE_STATE));
+    return i->others_taken || (i->debt.refused_ns && !refusal_has_probe(c));
 }
 
 /* Whether something is being removed from each store: who ends that asks for a pass. */

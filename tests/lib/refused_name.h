@@ -19,6 +19,8 @@ static struct {
     atomic_int with;  /* errno for what has a bad name */
     atomic_bool lost; /* it takes a bad name once, says nothing, and refuses it from then on */
     atomic_bool all;  /* every change is refused, whatever its name */
+    atomic_bool takes_own;      /* but not of our own objects */
+    atomic_uint own;            /* changes of those */
     atomic_bool answers;        /* it says what it has at a bad name */
     _Atomic(const char *) hold; /* copies to that name, and its removal, until this changes */
     atomic_bool held;
@@ -77,6 +79,11 @@ static int64_t around(struct layer *l, struct call *c)
         return op_fail(c->op, -atomic_load(&store.with), "%s: the store refuses that",
                        call_name(c->kind));
     }
+    if (!asks && c->key && path_below(STORE_STATE_DIR, c->key)) {
+        atomic_fetch_add(&store.own, 1);
+        if (atomic_load(&store.takes_own))
+            return call_next(c);
+    }
     if (!asks && atomic_load(&store.all))
         return op_fail(c->op, -EACCES, "%s %s: denied", call_name(c->kind), c->key);
     return call_next(c);
@@ -102,6 +109,8 @@ static void setup(void)
     atomic_store(&store.hold, NULL);
     atomic_store(&store.held, false);
     atomic_store(&store.removals, 0);
+    atomic_store(&store.takes_own, false);
+    atomic_store(&store.own, 0);
     attrs_release(&store.attrs);
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 100 * NS_PER_MS;

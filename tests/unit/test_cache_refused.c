@@ -81,6 +81,42 @@ START_TEST(refused_keys_refuse_no_name)
 }
 END_TEST
 
+/* A folder may be closed to us for a moment while what is beside it is not: that is no word
+ * about any name in it. */
+START_TEST(what_is_beside_a_folder_says_nothing_of_it)
+{
+    teardown();
+    driven_init_folder(&d, around, UINT64_C(16) << 20);
+    d.config.retry_ns = 100 * NS_PER_MS;
+    fill();
+    atomic_store(&store.all, true);
+    atomic_store(&store.takes_own, true);
+    ck_assert(store_can(d.store, STORE_STATE_DIR, STORE_STATE));
+    driven_put(&d, BAD, "new", 3);
+    ck_assert_int_eq(driven_unlink(&d, "other/old"), 0);
+    await_refusals(4);
+    ck_assert(!is_told());
+    ck_assert(is_stored("other/old"));
+    ck_assert_uint_eq(atomic_load(&store.own), 0);
+    atomic_store(&store.all, false);
+    atomic_store(&store.with, 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
+    driven_stores(&d, BAD, "new");
+    ck_assert(!is_stored("other/old"));
+}
+END_TEST
+
+/* Where keys are judged by the store it is asked with one of our own. */
+START_TEST(a_probe_tells_that_the_name_is_refused)
+{
+    atomic_store(&store.all, true);
+    atomic_store(&store.takes_own, true);
+    driven_put(&d, BAD, "new", 3);
+    DRIVEN_WAIT(is_told());
+    ck_assert_uint_ge(atomic_load(&store.own), 1);
+}
+END_TEST
+
 /* ---- what ends it ---- */
 
 static void known_or_not(bool known)
@@ -334,6 +370,8 @@ int main(void)
     tcase_add_loop_test(t, deletes_elsewhere_go_on, 0, (int)ARRAY_SIZE(errors));
     tcase_add_loop_test(t, a_flush_brings_all_that_goes, 0, (int)ARRAY_SIZE(errors));
     tcase_add_test(t, refused_keys_refuse_no_name);
+    tcase_add_test(t, what_is_beside_a_folder_says_nothing_of_it);
+    tcase_add_test(t, a_probe_tells_that_the_name_is_refused);
     tcase_add_loop_test(t, its_removal_ends_it, 0, 2);
     tcase_add_test(t, what_was_taken_before_is_removed);
     tcase_add_loop_test(t, another_name_ends_it, 0, 2);
