@@ -30,8 +30,16 @@ static atomic_bool no_replace; /* knows no RENAME_NOREPLACE */
 static atomic_bool no_locks;   /* locks of one machine say nothing to others */
 static atomic_bool loses_word; /* a link is made, and answered with EEXIST */
 
+static void (*_Atomic before_rename)(void);
+static atomic_uint renames;
+
 int renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
 {
+    void (*before)(void) = atomic_exchange(&before_rename, NULL);
+
+    atomic_fetch_add(&renames, 1);
+    if (before)
+        before();
     if (flags && atomic_load(&no_replace)) {
         errno = EINVAL;
         return -1;
@@ -246,6 +254,44 @@ START_TEST(what_is_empty_goes_with_the_next_removal)
     fails(ENOENT, get(s, path("%s/%s", STORE_STATE_DIR, name)));
     ok(drop(s, path("%s/%s", STORE_STATE_DIR, name)));
     store_close(s);
+}
+END_TEST
+
+static struct store *racing;
+static pthread_t remover;
+
+static void *remove_last(void *arg)
+{
+    const char *key = STORE_STATE_DIR "/dir/last";
+    struct op own;
+
+    op_init(&own, PATIENCE);
+    *(int *)arg = store_remove(racing, &own, &key, NULL, 1, NULL);
+    return NULL;
+}
+
+static int removed;
+
+static void remove_beside(void)
+{
+    ck_assert_int_eq(pthread_create(&remover, NULL, remove_last, &removed), 0);
+    (void)usleep(200000);
+}
+
+/* What is put finds the directory that it is put into. */
+START_TEST(a_removal_waits_for_what_comes_into_its_directory)
+{
+    racing = open_store();
+    ok(put(racing, STORE_STATE_DIR "/dir/last", NULL));
+    atomic_store(&renames, 0);
+    atomic_store(&before_rename, remove_beside);
+    ok(put(racing, STORE_STATE_DIR "/dir/new", NULL));
+    ck_assert_int_eq(pthread_join(remover, NULL), 0);
+    ck_assert_int_eq(removed, 0);
+    ck_assert_uint_eq(atomic_load(&renames), 1);
+    ck_assert_int_eq(get(racing, STORE_STATE_DIR "/dir/new"), 4);
+    ck_assert(!is_there(path("%s/state/dir/last", beside)));
+    store_close(racing);
 }
 END_TEST
 
@@ -611,6 +657,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, state_is_beside_the_folder);
     tcase_add_test(t, what_is_empty_goes_with_the_next_removal);
+    tcase_add_test(t, a_removal_waits_for_what_comes_into_its_directory);
     tcase_add_loop_test(t, a_folder_of_others_says_nothing, 0, ARRAY_SIZE(trust));
     tcase_add_test(t, a_folder_that_is_opened_to_others_says_nothing);
     tcase_add_test(t, links_are_no_way_out);

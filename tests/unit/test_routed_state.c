@@ -89,9 +89,9 @@ END_TEST
 /* The whole of it, the root and paths beside it lead to no state. */
 START_TEST(no_other_key_is_of_a_state)
 {
-    static const char *const keys[] = {STATE,          STATE "/probe", STATE "/attrs/0",
-                                       STATE "/@",     STATE "/@e/x",  STATE "/a/x",
-                                       STATE "/@aa/x", STATE "/@/x",   STATE "/@d/x"};
+    static const char *const keys[] = {
+        STATE,        STATE "/probe", STATE "/attrs/0", STATE "/@",   STATE "/@e/x",
+        STATE "/a/x", STATE "/xa/x",  STATE "/@aa/x",   STATE "/@/x", STATE "/@d/x"};
     struct mem_source src;
     struct world w;
 
@@ -149,6 +149,31 @@ START_TEST(keys_of_state)
 }
 END_TEST
 
+/* A name may begin with another one. */
+START_TEST(stores_are_told_apart_by_the_whole_name)
+{
+    static const char *const names[LEAVES] = {"ab", "a", "abc", "b"};
+    struct store *leaves[LEAVES], *s = NULL;
+    struct world w = {0};
+
+    op_init(&w.op, PATIENCE);
+    test_routes(&w.routes, runs);
+    for (size_t i = 0; i < LEAVES; i++)
+        ck_assert_int_eq(mem_store_new("mem:", NULL, &w.op, &leaves[i]), 0);
+    ok(&w, routed_store_new(&w.routes, leaves, names, LEAVES, &w.op, &s));
+    w.s = s;
+    for (size_t i = 0; i < LEAVES; i++) {
+        struct object obj;
+        auto_free char *k = routed_state_key(s, i, names[i]);
+        ok(&w, put(&w, k));
+        auto_free char *own = routed_state_key(leaves[i], 0, names[i]);
+        ok(&w, store_stat(leaves[i], &w.op, own, &obj));
+        object_release(&obj);
+    }
+    world_close(&w);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("routed state");
@@ -159,6 +184,7 @@ int main(void)
     tcase_add_test(t, no_other_key_is_of_a_state);
     tcase_add_test(t, state_has_no_directories_of_its_own);
     tcase_add_test(t, keys_of_state);
+    tcase_add_test(t, stores_are_told_apart_by_the_whole_name);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
