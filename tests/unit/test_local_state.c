@@ -486,7 +486,9 @@ static bool puts_but_keeps_no_state(void)
                 !store_can(s, STORE_STATE_DIR, STORE_STATE) && put(s, "object", NULL) == 0 &&
                 put(s, STORE_STATE_DIR "/x", NULL) == -EPERM &&
                 get(s, STORE_STATE_DIR "/x") == -ENOENT;
+    unsigned n;
 
+    good = good && list(s, "", &n) == 0 && n == 1; /* what is staged there is in none */
     store_close(s);
     return good && is_there(path("%s/.runfs/lock", folder)) &&
            !is_there(path("%s/.runfs/state", folder));
