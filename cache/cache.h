@@ -214,8 +214,8 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
 /* The target, heap. */
 int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret);
 /* As the system calls: with size 0 the needed size; -ERANGE, -ENODATA. The attributes
- * user.runfs.state, .owed, .url, .version answer for every file and can't be set (-EPERM); with
- * routes .store, .route and .policy do, too, where a store has the path. */
+ * user.runfs.state, .durability, .owed, .url, .version answer for every file and can't be set
+ * (-EPERM); with routes .store, .route and .policy do, too, where a store has the path. */
 ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
                        size_t size, struct waiter *w);
 /* The names of the attributes, each with its NUL, as cache_getxattr() returns a value. */

@@ -19,7 +19,7 @@ CHANGERS = r"\b(?:SWAP|etag_move)\([^;]*?|\betag_(?:set|clear)\(&"
 OWNERS = [
     ("cache/types/debt.c", DEBT, """in seq due_ns failing_ns failed_ns refused_ns readers_ns why error attempts running wanted"""),
     ("cache/tree/version.c", ENTRY, """verified_ns changed_ns modified_ns stored_generation stable was_put unseen dirty may_exist tried
-        tried_before brought failed refused etag"""),
+        tried_before brought failed refused brought_here compared etag"""),
     ("cache/content/state.c", FILE, """state generation stored_generation present verify busy gone writing_stamp past direct suspect
         clean_mtime_ns clean_size synced_mtime_ns synced_size etag copied_etag"""),
     ("cache/content/half.c", FILE, "beginners whole_mtime_ns whole_size time_moves"),

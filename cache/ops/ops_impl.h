@@ -156,6 +156,11 @@ void name_note_marker(struct cache *c, struct node *dir) REQUIRES_SHARED(cache_n
 /* Notes that the entry came to its directory: times, negative entries. */
 void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 
+/* ---- durability.c ---- */
+/* "cache": the store lacks something of the node, or of what is below it; "store": it has all
+ * that is known; "verified": and each content was compared by checksum. A constant. */
+const char *node_durability_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
 /* ---- durable.c ---- */
 /* Both return 0 when the store has what was so at the first call with this waiter, or a
  * negative errno of an attempt that failed since then, or they park. */

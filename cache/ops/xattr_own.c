@@ -104,6 +104,8 @@ char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
     cache_assert_locked(c);
     if (strcmp(what, "state") == 0)
         return strdup(state_name(n));
+    if (strcmp(what, "durability") == 0)
+        return strdup(node_durability_locked(c, n));
     if (strcmp(what, "owed") == 0)
         return node_owed_text_locked(c, n);
     if (strcmp(what, "version") == 0)

@@ -448,6 +448,8 @@ static int maybe_complete(struct cache *c, struct fetch *fetch, int fd)
         file_completed_locked(f);
     else
         file_not_completed_locked(f);
+    if (r == 0 && !kept && sum.kind != CHECKSUM_NONE)
+        fetch_compared_locked(n);
     cache_unlock(c);
     return damaged && kept ? 0 : r; /* the store is asked for them now */
 }

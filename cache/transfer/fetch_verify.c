@@ -110,3 +110,10 @@ int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd, struct c
         *ret = sum;
     return r;
 }
+
+void fetch_compared_locked(struct node *n)
+{
+    for (struct entry *e = n->links; e; e = e->next_link)
+        if (n->file->etag && etag_is(&e->etag, n->file->etag))
+            entry_compared_locked(e, true);
+}

@@ -148,6 +148,8 @@ int file_sum(int fd, uint64_t size, struct checksum *sum);
  * it. 0, with `*ret` for file_complete(); -EIO: it is damaged; or another negative errno. */
 int fetch_verify_complete(struct cache *c, struct fetch *fetch, int fd, struct checksum *ret)
     EXCLUDES(cache_mutex);
+/* That came from the store, and its checksum is known: the names of that version say so. */
+void fetch_compared_locked(struct node *n) REQUIRES(cache_mutex);
 
 /* ---- intents.c ---- */
 extern const struct starter rename_starter;

@@ -277,6 +277,7 @@ static void took_content_locked(struct job *j, const struct object *obj) REQUIRE
     if (f->made_at) /* what it gets in place goes up at its close */
         file_renamed_locked(j->cache, j->node);
     f->sum = obj->checksum;
+    node_sum_told_locked(j->node, obj);
     file_is_stored_as_locked(f, strdup(obj->etag));
     (void)stamp_keys_set(&f->keys, j->at.key, obj->etag, mtime_ns, (uint64_t)j->st.st_size);
     file_keys_are_behind_locked(f, STAMP_WRITING); /* a chmod may come before them */
@@ -341,6 +342,7 @@ static void done_locked(struct job *j) REQUIRES(cache_mutex)
     else
         took_attrs_locked(j, obj);
     entry_got_stored_locked(e, obj->etag);
+    entry_compared_locked(e, j->content && obj->checksum.kind != CHECKSUM_NONE);
     entry_changed_locked(c, e);
     if (j->theirs)
         entry_expire(e); /* the next listing brings their attributes */

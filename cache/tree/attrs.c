@@ -128,15 +128,20 @@ static void apply_known_attrs(struct node *n, const struct object *obj) REQUIRES
     node_attrs_are_known(n);
 }
 
+void node_sum_told_locked(struct node *n, const struct object *obj)
+{
+    n->sum_kind = (uint8_t)obj->checksum.kind;
+    n->sum_value = obj->checksum.value;
+    n->flags &= ~(unsigned)NODE_NO_SUM;
+}
+
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
 {
     const struct node then = *n;
 
     cache_assert_locked(c);
     node_default_attrs(c, n);
-    n->sum_kind = (uint8_t)obj->checksum.kind;
-    n->sum_value = obj->checksum.value;
-    n->flags &= ~(unsigned)NODE_NO_SUM;
+    node_sum_told_locked(n, obj);
     n->size = obj->size;
     n->mtime_ns = obj->mtime_ns || !obj->is_prefix ? obj->mtime_ns : c->tree->own->started_ns;
     n->attrs_has = obj->attrs_known ? obj->attrs.has : 0;

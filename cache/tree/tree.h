@@ -57,7 +57,10 @@ struct entry {
         bool failed : 1;  /* it failed, or came too early: the node's other names go first */
         bool refused : 1; /* the store takes other names, and not this one */
         bool scratch : 1; /* no store ever has it, as its route says */
-        struct etag etag; /* the store's version under this name */
+        bool brought_here : 1; /* this mount put a version under the name, and knows of no
+                                  other one that came since */
+        bool compared : 1;     /* the version's content was compared by checksum */
+        struct etag etag;      /* the store's version under this name */
     };
     char name[];
 };
@@ -211,6 +214,8 @@ void negative_forget_locked(struct cache *c, const struct node *dir, const char 
 /* ---- attrs.c ---- */
 /* The time as a timespec; right before 1970, too. */
 struct timespec timespec_of(int64_t ns);
+/* Notes what the store told of the content's checksum. */
+void node_sum_told_locked(struct node *n, const struct object *obj) REQUIRES(cache_mutex);
 /* Gives the node what the store told of the object; the cache's defaults where it told
  * nothing. */
 void node_apply_attrs(struct cache *c, struct node *n, const struct object *obj)
@@ -474,6 +479,9 @@ bool entry_moved(const struct entry *e, const struct object *obj) REQUIRES(cache
 void entry_verified_locked(struct entry *e, int64_t at_ns) REQUIRES(cache_mutex);
 /* A listing that was asked then showed it: the last one counts. */
 void entry_listed_locked(struct entry *e, int64_t asked_ns) REQUIRES(cache_mutex);
+/* Whether the content of the version that is known was compared with what this cache sent, read
+ * or has, by checksum; forgotten with the version. */
+void entry_compared_locked(struct entry *e, bool compared) REQUIRES(cache_mutex);
 /* It changed from here: older listings are not right about it. */
 void entry_changed_here_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Content or attributes must go to the store under this name; or need not any more. */

@@ -18,9 +18,16 @@ void entry_told(struct entry *e, const struct object *obj)
     e->stable = obj->told_ns >= obj->mtime_ns + STABLE_NS;
 }
 
+/* Another mount or tool may have put it. */
+static void is_theirs(struct entry *e) REQUIRES(cache_mutex)
+{
+    e->brought_here = e->compared = false;
+}
+
 void entry_is_listed_first_locked(struct entry *e, const char *etag, int64_t asked_ns)
 {
     etag_set(&e->etag, etag);
+    is_theirs(e);
     entry_verified_locked(e, asked_ns);
     entry_may_exist_locked(e);
 }
@@ -28,6 +35,7 @@ void entry_is_listed_first_locked(struct entry *e, const char *etag, int64_t ask
 void entry_took_version_locked(struct entry *e, const struct object *obj)
 {
     etag_set(&e->etag, obj->etag);
+    is_theirs(e);
     entry_forget_version(e);
     if (obj->attrs_known)
         entry_told(e, obj);
@@ -36,11 +44,14 @@ void entry_took_version_locked(struct entry *e, const struct object *obj)
 void entry_is_noted_locked(struct entry *e, const char *etag)
 {
     etag_set(&e->etag, etag);
+    e->compared = false;
 }
 
 void entry_got_stored_locked(struct entry *e, const char *etag)
 {
     etag_set(&e->etag, etag);
+    e->brought_here = true;
+    e->compared = false;
     entry_may_exist_locked(e);
     entry_verified_locked(e, clock_mono_ns());
 }
@@ -48,11 +59,13 @@ void entry_got_stored_locked(struct entry *e, const char *etag)
 void entry_version_went_on_locked(struct entry *e, const char *etag)
 {
     etag_set(&e->etag, etag);
+    e->compared = false;
 }
 
 void entry_version_lost_locked(struct entry *e)
 {
     etag_clear(&e->etag);
+    e->compared = false;
     entry_may_exist_locked(e);
 }
 
@@ -138,6 +151,11 @@ void entry_listed_locked(struct entry *e, int64_t asked_ns)
         e->verified_ns = asked_ns;
 }
 
+void entry_compared_locked(struct entry *e, bool compared)
+{
+    e->compared = compared;
+}
+
 void entry_changed_here_locked(struct entry *e)
 {
     e->changed_ns = clock_mono_ns();
@@ -202,6 +220,8 @@ void entry_moved_here_locked(struct entry *e, bool may_exist)
 void entry_taken_along_locked(struct entry *e, struct entry *old)
 {
     etag_move(&e->etag, &old->etag);
+    e->brought_here = old->brought_here;
+    e->compared = old->compared;
     entry_verified_locked(e, old->verified_ns);
     entry_owes_locked(e, old->dirty);
 }
@@ -209,6 +229,7 @@ void entry_taken_along_locked(struct entry *e, struct entry *old)
 void entry_is_replaced_locked(struct entry *e, struct etag *ret)
 {
     etag_move(ret, &e->etag);
+    e->compared = false;
 }
 
 void entry_version_left_locked(struct entry *e, struct etag *replaces)
@@ -216,6 +237,7 @@ void entry_version_left_locked(struct entry *e, struct etag *replaces)
     e->stored_generation = 0;
     etag_clear(&e->etag);
     etag_move(&e->etag, replaces);
+    e->compared = false;
 }
 
 void entry_takes_place_of_tried_locked(struct entry *e, bool tried)
@@ -236,10 +258,14 @@ void entry_has_new_path_locked(struct entry *e)
 
 void entries_exchange_locked(struct entry *a, struct entry *b)
 {
-    bool dirty = a->dirty; /* a bit */
+    bool dirty = a->dirty; /* bits */
+    bool brought_here = a->brought_here;
 
     a->dirty = b->dirty;
     b->dirty = dirty;
+    a->brought_here = b->brought_here;
+    b->brought_here = brought_here;
+    a->compared = b->compared = false;
     SWAP(a->etag, b->etag);
     SWAP(a->verified_ns, b->verified_ns);
     SWAP(a->stored_generation, b->stored_generation);
