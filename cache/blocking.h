@@ -52,5 +52,9 @@ int flush_look_past(struct cache *c, const char *path) EXCLUDES(cache_mutex);
 /* ---- stored.c ---- */
 /* Whether a flush has something to do for the node; lock held. */
 bool node_owes(const struct node *n) REQUIRES(cache_mutex);
+/* What the store lacks of the name at the path, a constant; NULL: nothing. A rename that is
+ * pending, here or of a directory above, has not moved it yet, and one more name of a file has
+ * to go up, too. */
+const char *stored_name_owed_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 
 #endif

@@ -486,4 +486,51 @@ int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_sta
  * returned then. */
 int cache_stored_path(struct cache *c, const char *path, struct op *op);
 
+enum cache_verdict {
+    CACHE_VERIFIED,
+    CACHE_DIFFERS,      /* the store has something else */
+    CACHE_MISSING,      /* or nothing */
+    CACHE_NOT_COMPARED, /* it is there, and nothing says whether its content is right */
+    CACHE_UNREADABLE,   /* the store refuses to tell, or to read it */
+    CACHE_NOT_STORED,   /* the store does not have it yet */
+    CACHE_CHANGES,      /* it was changed or removed here each time it was looked at */
+    CACHE_VERDICTS
+};
+
+/* A file of which the store was asked. Strings are valid during the visit. */
+struct cache_verified {
+    const char *path;
+    enum cache_verdict verdict;
+    const char *expected, *found; /* in words; "" where nothing is to be said */
+    const char *why;
+    int err;        /* of CACHE_UNREADABLE */
+    bool local;     /* the cache has all of the content */
+    bool read_back; /* the object was read for it */
+    uint64_t bytes; /* its size */
+};
+
+struct cache_verify_total {
+    uint64_t files[CACHE_VERDICTS];
+    uint64_t bytes;     /* of the verified ones */
+    uint64_t read_back; /* of those, how many files were read for it */
+};
+
+enum cache_verify_flags {
+    CACHE_VERIFY_FLUSHED = 1 << 0, /* only what this mount put or owes, and what is whole in the
+                                      cache */
+};
+
+/* Another than 0 ends it, and is returned. Called by the calling thread. */
+typedef int (*cache_verify_visit)(void *arg, const struct cache_verified *v);
+/* Compares each file at and below `path` with what the store has under its key now: that it is
+ * there, its size and its checksum. The store's own checksum counts; an object of which it
+ * keeps none, or of which nothing is known here, is read past the cache. Visits all that are
+ * not verified. Changes nothing, but user.runfs.durability tells of it. Blocks until op's
+ * deadline. 0, or a negative errno: it could not go on, and `ret` says how far it came.
+ * `progress` is of bytes, and may be NULL. */
+int cache_verify_path(struct cache *c, const char *path, unsigned flags, struct op *op,
+                      cache_verify_visit visit,
+                      void (*progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes),
+                      void *arg, struct cache_verify_total *ret);
+
 #endif

@@ -48,9 +48,7 @@ static const char *owed_locked(const struct node *n) REQUIRES(cache_mutex)
     return node_owes(n) ? "the store does not have it as it is" : NULL;
 }
 
-/* The name: a rename that is pending, here or of a directory above, has not moved it yet, and
- * one more name of a file has to go up, too. */
-static const char *name_owed_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
+const char *stored_name_owed_locked(struct cache *c, const char *path)
 {
     struct entry *e = NULL;
 
@@ -103,7 +101,7 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
         !no_key && !is_root && (n->dir ? n->dir->debt.error : n->file && n->file->debt.error);
     const char *why = is_root || no_key || fails ? NULL : owed_locked(n);
     if (!why && !no_key && !fails)
-        why = name_owed_locked(c, path);
+        why = stored_name_owed_locked(c, path);
     r = fails ? upload_fails_locked(n, op) : why ? op_fail(op, -EBUSY, "%s", why) : 0;
     bool asks = r == 0 && n->dir && !no_key && !is_root && path_may_lack_key(c, path);
     cache_unlock(c);
