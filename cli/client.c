@@ -276,6 +276,7 @@ static void report_progress(const json_t *j, client_progress progress, void *arg
         .error = json_string_value(json_object_get(j, "error")),
         .store = json_string_value(json_object_get(j, "store")),
         .stalled = json_is_object(stalled) ? stalled : NULL,
+        .found = json_object_get(j, "found"),
     };
 
     progress(arg, &step);

@@ -37,6 +37,8 @@ struct client_step {
     const char *error;     /* while uploads fail and are tried again, else NULL */
     const char *store;     /* its URL, with `stalled` */
     const json_t *stalled; /* while the store stalls (stall_doc.h), else NULL */
+    const json_t *found;   /* what a verification found (verify_answer.c), and all else is 0;
+                              NULL: it tells how far the request is */
 };
 typedef void (*client_progress)(void *arg, const struct client_step *step);
 

@@ -40,6 +40,7 @@ int command_unpin(const struct command *self, int argc, char **argv);
 int command_evict(const struct command *self, int argc, char **argv);
 int command_check(const struct command *self, int argc, char **argv);
 int command_paths(const struct command *self, int argc, char **argv);
+int command_verify(const struct command *self, int argc, char **argv);
 int command_url(const struct command *self, int argc, char **argv);
 int command_recover(const struct command *self, int argc, char **argv);
 

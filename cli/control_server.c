@@ -9,6 +9,7 @@
 #include "cli/control_io.h"
 #include "cli/stall_doc.h"
 #include "cli/status_doc.h"
+#include "cli/verify_answer.h"
 #include "common/lock.h"
 #include "common/log.h"
 #include "common/mem.h"
@@ -392,6 +393,19 @@ static int handle_stored(struct connection *c, const json_t *request)
     return err ? answer_error(c->fd, err, *op.why ? op.why : strerror(-err)) : answer_ok(c->fd);
 }
 
+static int handle_verify(struct connection *c, const json_t *request)
+{
+    const struct verify_answer answer = {
+        c->server->cache, c->fd, status_doc_cache_dir(c->server->status), send_progress, c};
+    auto_free char *path = NULL;
+    struct op op;
+    int err = request_path(c, request, &path);
+
+    op_init(&op, request_timeout(request));
+    op.cancelled = &c->gone;
+    return err ? err : verify_answer(&answer, path, request, &op);
+}
+
 /* True when it stops. */
 static bool await_stop(struct connection *c, int64_t ns)
 {
@@ -433,7 +447,7 @@ static int dispatch(struct connection *c, const json_t *request)
         {"status", handle_status},   {"flush", handle_flush},   {"fetch", handle_fetch},
         {"pin", handle_pin},         {"unpin", handle_unpin},   {"wait", handle_wait},
         {"writers", handle_writers}, {"evict", handle_evict},   {"stored", handle_stored},
-        {"units", handle_units},     {"commit", handle_commit},
+        {"units", handle_units},     {"commit", handle_commit}, {"verify", handle_verify},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

@@ -38,12 +38,13 @@ static const struct command commands[] = {
      "  --watch   again every second\n"
      "  --files   also one line for each file and operation the store lacks\n",
      command_status},
-    {"flush", "PATH... [--timeout TIME] [--staged] [--open]",
+    {"flush", "PATH... [--timeout TIME] [--staged] [--open] [--level store|verified]",
      "Return when these are in the store",
      "Staging names such as *.tmp are not published before they are renamed; when some are\n"
      "left the exit code is 3. --staged publishes them under the names they have. Nor is a\n"
      "file that a program makes anew before that closes or syncs it; --open publishes it\n"
-     "half, as it is. A symlink names what it leads to, too, here and below.\n",
+     "half, as it is. A symlink names what it leads to, too, here and below.\n"
+     "  --level  verified: then compares what the store has, too, as `runfs verify` does\n",
      command_flush},
     {"commit", "DIR... [--timeout TIME]", "Say that these are complete, and flush them",
      "DIR is a directory that is published as a whole, by the `unit` of its policy: the file\n"
@@ -55,6 +56,15 @@ static const struct command commands[] = {
      "Of those that are published as a whole, at or below PATH (.): how each stands, how many\n"
      "files the store lacks, what it waits for. Exit code 3 when there is one.\n",
      command_units},
+    {"verify", "PATH... [--json] [--timeout TIME]",
+     "Compare what the store has with what the mount says it has",
+     "Each file at and below the paths: it is there, with its size and its checksum. An "
+     "object\n"
+     "of which the store keeps no checksum, or whose content was never here, is read back.\n"
+     "Exit code 1: something differs, is missing, or can't be compared, each named on stderr;\n"
+     "3: something is not in the store yet, or changes. Nothing is changed.\n"
+     "  --json   one JSON document\n",
+     command_verify},
     {"fetch", "PATH...", "Bring the whole content of these into the cache", "", command_fetch},
     {"pin", "PATH...", "Keep the content of these from eviction",
      "Pinning downloads nothing; `runfs fetch` does.\n", command_pin},

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -165,4 +166,19 @@ int target_resolve(const char *path, struct op *op, struct target *ret)
         return op_fail(op, err, "%s: the mount cannot be found: %s", path, strerror(-err));
     *ret = target;
     return 0;
+}
+
+char *target_led_to(const char *path)
+{
+    auto_free char *real = realpath(path, NULL);
+    struct target link = {0}, end = {0};
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    bool leads =
+        real && target_resolve(path, &op, &link) == 0 && target_resolve(real, &op, &end) == 0 &&
+        (strcmp(link.rel, end.rel) != 0 || strcmp(link.mountpoint, end.mountpoint) != 0);
+    target_release(&link);
+    target_release(&end);
+    return leads ? take_ptr(real) : NULL;
 }

@@ -18,5 +18,8 @@ void target_release(struct target *t);
  * a mount is followed; a last component that does not exist is allowed. -EINVAL when the path
  * is on no runfs. */
 int target_resolve(const char *path, struct op *op, struct target *ret);
+/* Where the path leads if its last component is a symlink within a mount: `latest` names the
+ * checkpoint, too, and not the link alone. Heap; NULL: nowhere else, or not to a mount. */
+char *target_led_to(const char *path);
 
 #endif

@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/target.h"
+#include "cli/verify.h"
 #include "cli/writeback.h"
 #include "common/mem.h"
 
@@ -25,6 +26,7 @@ struct transfer {
     bool may_be_missing; /* the path need not exist */
     bool evicts;         /* and says what stays */
     bool commits;        /* says that a unit is complete before */
+    const char *level;   /* of a flush; NULL: as far as the store */
 };
 
 static json_t *make_request(const struct transfer *t, const char *rel, int64_t left_ns)
@@ -197,29 +199,22 @@ static int transfer_one(const struct transfer *t, const char *path, int64_t dead
     return unseen ? EXIT_REFUSED : code;
 }
 
-/* Where the path leads if its last component is a symlink within a mount: `latest` names the
- * checkpoint, too, and not the link alone. Heap; NULL: nowhere else, or not to a mount. */
-static char *led_to(const char *path)
-{
-    auto_free char *real = realpath(path, NULL);
-    struct target link = {0}, end = {0};
-    struct op op;
-
-    op_init(&op, OP_FOREVER);
-    bool leads =
-        real && target_resolve(path, &op, &link) == 0 && target_resolve(real, &op, &end) == 0 &&
-        (strcmp(link.rel, end.rel) != 0 || strcmp(link.mountpoint, end.mountpoint) != 0);
-    target_release(&link);
-    target_release(&end);
-    return leads ? take_ptr(real) : NULL;
-}
-
 static int transfer_path(const struct transfer *t, const char *path, int64_t deadline_ns)
 {
-    auto_free char *end = led_to(path);
+    auto_free char *end = target_led_to(path);
     int code = transfer_one(t, path, deadline_ns);
 
     return code == EXIT_OK && end ? transfer_one(t, end, deadline_ns) : code;
+}
+
+/* Of both the worse: what is wrong in the store, else what the flush has not brought there. */
+static int code_of_both(int flushed, const struct verified *v)
+{
+    int code = verify_code(v);
+
+    verify_report(v);
+    return flushed == EXIT_OK || (flushed == EXIT_NOT_YET && code == EXIT_FAILED) ? code
+                                                                                  : flushed;
 }
 
 static int transfer_all(struct transfer *t, const struct command *self, int argc, char **argv)
@@ -227,11 +222,13 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
     const struct argument flush_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
                                            {.name = "--staged", .flag = &t->staged},
                                            {.name = "--open", .flag = &t->open},
+                                           {.name = "--level", .text = &t->level},
                                            {0}};
     const struct argument no_table[] = {{0}};
     const struct argument commit_table[] = {{.name = "--timeout", .time_ns = &t->timeout_ns},
                                             {0}};
     bool is_flush = strcmp(t->cmd, "flush") == 0;
+    struct verified v = {.flushed = true};
     struct op op;
     int n, code, first = EXIT_OK;
 
@@ -245,13 +242,19 @@ static int transfer_all(struct transfer *t, const struct command *self, int argc
         return code;
     if (n == 0)
         return command_misused(self, "%s needs a path", self->name);
+    bool verifies = t->level && strcmp(t->level, "verified") == 0;
+    if (t->level && !verifies && strcmp(t->level, "store") != 0)
+        return command_misused(self, "--level is store or verified, not %s", t->level);
     op_init(&op, t->timeout_ns);
+    v.deadline_ns = op.deadline_ns;
     for (int i = 1; i <= n; i++) {
         code = transfer_path(t, argv[i], op.deadline_ns);
+        if (verifies && (code == EXIT_OK || code == EXIT_NOT_YET))
+            verify_path(&v, argv[i]);
         if (first == EXIT_OK)
             first = code;
     }
-    return first;
+    return verifies ? code_of_both(first, &v) : first;
 }
 
 int command_flush(const struct command *self, int argc, char **argv)

@@ -32,7 +32,7 @@ _runfs() {
     local word=$2 previous=$3 command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict url paths check recover help version --help --version" "$word"
+        _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict verify url paths check recover help version --help --version" "$word"
         return
     fi
     # "=" ends a word for readline: the words around it belong to one option.
@@ -43,19 +43,24 @@ _runfs() {
         _runfs_complete_words "s3 s3a hdfs webhdfs file dbfs" "$word"
         return
     fi
+    if [ "$command" = flush ] && [ "$previous" = --level ]; then
+        _runfs_complete_words "store verified" "$word"
+        return
+    fi
     case $command:$word in
     mount:-*) _runfs_complete_words "-f -o --help" "$word" ;;
     mount:*) _runfs_complete_words "s3:// file:// mem:" "$word" ;;
     umount:-*) _runfs_complete_words "--timeout --help" "$word" ;;
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
-    flush:-*) _runfs_complete_words "--timeout --staged --open --help" "$word" ;;
+    flush:-*) _runfs_complete_words "--timeout --staged --open --level --help" "$word" ;;
     commit:-*) _runfs_complete_words "--timeout --help" "$word" ;;
     units:-*) _runfs_complete_words "--json --help" "$word" ;;
+    verify:-*) _runfs_complete_words "--json --timeout --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
     url:-*) _runfs_complete_words "--as --path --help" "$word" ;;
     paths:-*) _runfs_complete_words "--config --dataset --help" "$word" ;;
     check:-*) _runfs_complete_words "--key --expand --json --reach --same-as --help" "$word" ;;
-    help:*) _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict url paths check recover" "$word" ;;
+    help:*) _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict verify url paths check recover" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac
 }

@@ -14,10 +14,10 @@ test_help_and_version() {
     refused 2 'did you mean mount?' "$runfs" help moutn || return 1
     try "$runfs" --help
     expect_code 0 || return 1
-    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
+    for command in mount umount status flush fetch pin unpin evict verify url paths check recover; do
         grep -q "^  $command " "$work/out" || say "--help lacks $command" || return 1
     done
-    for command in mount umount status flush fetch pin unpin evict url paths check recover; do
+    for command in mount umount status flush fetch pin unpin evict verify url paths check recover; do
         try "$runfs" "$command" --help
         expect_code 0 && grep -q "^Usage: runfs $command " "$work/out" &&
             grep -q '^Exit codes:' "$work/out" || say "$command --help" || return 1
@@ -109,7 +109,7 @@ test_secrets_in_urls() {
     echo '{"stores": {"a": {"url": "/srv/x"}}, "'$url'": 1}' >"$d/c.json"
     echo '{"stores": {"a": {"url": "/srv/x"}}}' >"$d/good.json"
     for words in "mount $url $d/mnt" "mount -o config=$url s3://b $d/mnt" "mount -o layout=$url s3://b $d/mnt" "status $url" \
-        "umount $url" "flush $url" "recover $url" "recover --publish $url" "evict $url" "url $url" "url --path $url" "check $url" \
+        "umount $url" "flush $url" "verify $url" "recover $url" "recover --publish $url" "evict $url" "url $url" "url --path $url" "check $url" \
         "check $d/c.json" "check --json $d/c.json" "check --json $url" "check $d/good.json $url" "check $d/good.json --key $url x" \
         "check $d/good.json --key a $url" "check $d/good.json --same-as $url" "paths $url" "paths /m/runs/x --config $url"; do
         # shellcheck disable=SC2086 # several words

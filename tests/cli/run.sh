@@ -48,6 +48,7 @@ trap cleanup EXIT
 . "$here/normal_day.sh"
 . "$here/status.sh"
 . "$here/flush_fetch_pin.sh"
+. "$here/verify.sh"
 . "$here/daemon.sh"
 . "$here/umount.sh"
 . "$here/stores.sh"
