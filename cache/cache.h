@@ -513,6 +513,7 @@ struct cache_verify_total {
     uint64_t files[CACHE_VERDICTS];
     uint64_t bytes;     /* of the verified ones */
     uint64_t read_back; /* of those, how many files were read for it */
+    bool may_lead;      /* the path itself is a symlink, or what it is is not known */
 };
 
 enum cache_verify_flags {

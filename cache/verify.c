@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define AHEAD 4 /* so many checks for each worker are noted before it comes to them */
 
@@ -319,6 +320,9 @@ static int walk_from(struct verifying *v, const char *path)
         node_ref_locked(n = looked_up);
         cache_unlock(c);
     }
+    cache_lock(c);
+    v->total->may_lead = !n->dir && (S_ISLNK(n->mode) || !(n->flags & NODE_ATTRS_KNOWN));
+    cache_unlock(c);
     int r = n->dir ? walk(v, n, path) : submit(v, strdup(path));
     cache_lock(c);
     node_unref_locked(c, n);

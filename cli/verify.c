@@ -217,7 +217,8 @@ static json_t *make_request(const struct verified *v, const char *rel)
     return request;
 }
 
-static void ask(struct verified *v, const char *path)
+/* Whether the path may be a symlink: to look at it would look it up. */
+static bool ask(struct verified *v, const char *path)
 {
     struct asking a = {.v = v};
     auto_json json_t *answer = NULL;
@@ -230,7 +231,7 @@ static void ask(struct verified *v, const char *path)
     if (err) {
         v->err = v->err ? v->err : err;
         (void)command_failed("verify %s: %s", path, op.why);
-        return;
+        return false;
     }
     progress_init(&a.progress, "verifying");
     a.progress.deadline_ns = v->deadline_ns;
@@ -240,19 +241,20 @@ static void ask(struct verified *v, const char *path)
     add_counts(&v->total, json_object_get(answer, "verified"));
     client_close(&client);
     if (!err)
-        return;
+        return json_is_true(json_object_get(answer, "may_lead"));
     struct op probe = {.deadline_ns = v->deadline_ns};
     v->late = v->late || (err == -ETIMEDOUT && op_left_ns(&probe) == 0);
     v->err = v->err ? v->err : err;
     (void)command_failed("verify %s: %s", path, op.why);
+    return false;
 }
 
 void verify_path(struct verified *v, const char *path)
 {
-    ask(v, path);
-    auto_free char *end = target_led_to(path); /* looked up after it was asked for */
+    auto_free char *end = ask(v, path) ? target_led_to(path) : NULL;
+
     if (end)
-        ask(v, end);
+        (void)ask(v, end);
 }
 
 /* ---- all of it ---- */

@@ -67,7 +67,8 @@ int verify_answer(const struct verify_answer *a, const char *path, const json_t 
 
     int err = cache_verify_path(a->cache, path, flushed ? CACHE_VERIFY_FLUSHED : 0, op,
                                 tell_found, tell_progress, (void *)a, &total);
-    answer = json_pack("{s:b, s:o}", "ok", err == 0, "verified", counts(&total));
+    answer = json_pack("{s:b, s:o, s:b}", "ok", err == 0, "verified", counts(&total),
+                       "may_lead", total.may_lead);
     if (err && answer) {
         (void)json_object_set_new(answer, "errno", json_integer(-err));
         (void)json_object_set_new(answer, "error",

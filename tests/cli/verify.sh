@@ -77,6 +77,19 @@ test_verify_with_nothing_to_compare() {
     verified '1 file, 6 B verified (1 by reading back)' && umount_here
 }
 
+# To look the path up would show the mount the other version, and have it believed.
+test_verify_looks_nothing_up() {
+    fresh verifylookup
+    mount_here list_timeout=200ms,attr_timeout=200ms,entry_timeout=0 || return 1
+    mkdir "$d/mnt/r" && echo hello >"$d/mnt/r/a" && try "$runfs" flush "$d/mnt" && echo jello >"$d/store/other" && mv "$d/store/other" "$d/store/r/a" || return 1
+    sleep 1
+    refused 1 'r/a: differs: another version is there' "$runfs" verify "$d/mnt/r/a" || return 1
+    refused 1 'r/a: differs: another version is there' "$runfs" verify "$d/mnt/r" || return 1
+    grep -qx jello "$d/mnt/r/a" || say 'the mount has not seen it' || return 1
+    try "$runfs" verify "$d/mnt/r" # now it is what the mount says
+    verified '1 file' && umount_here
+}
+
 test_verify_json() {
     fresh verifyjson
     mount_here || return 1
@@ -132,6 +145,8 @@ test_s3_verify_without_a_server() {
     server=$(cat "$RUNFS_TEST_S3_PID_FILE")
     s3_mount "$at,store_timeout=2s" "$bucket/verifyaway" && echo hello >"$d/mnt/a" && "$runfs" flush "$d/mnt" || return 1
     kill -STOP "$server"
+    try "$runfs" verify --timeout 1s "$d/mnt/a"
+    expect_code 3 || { kill -CONT "$server" && return 1; }
     try "$runfs" verify "$d/mnt/a"
     kill -CONT "$server"
     expect_code 7 && umount_here
