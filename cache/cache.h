@@ -58,6 +58,7 @@ struct waiter {
     struct rounds rounds;
     int64_t
         since_ns;    /* the cache's: CLOCK_MONOTONIC; when it first asked for them; 0 not yet */
+    pid_t pid;       /* of the thread that asks, in our pid namespace; 0: not known */
     bool needs_room; /* the cache's: it has found none on the disk */
 };
 
@@ -391,7 +392,7 @@ struct cache_pending {
     const char *path;
     const char *path2;          /* the new name of a rename, else NULL */
     const char *state;          /* "dirty", "open" (half, by a writer), "staged", "uploading",
-                                   "failed", "waiting" */
+                                   "failed", "waiting", "locked" (by a deletion lock) */
     const char *error;          /* why the last attempt failed, else NULL */
     struct cache_routed routed; /* of the new name of a rename; nothing of what is kept, whose
                                    path may be another one than it had */
@@ -467,7 +468,7 @@ int cache_pin(struct cache *c, const char *path, bool pinned);
 enum cache_stay {
     CACHE_STAYS_DIRTY, /* the store lacks something of it */
     CACHE_STAYS_PINNED,
-    CACHE_STAYS_USED,  /* it is open, or has several names */
+    CACHE_STAYS_USED,  /* it is open, has several names, or a deletion lock covers it */
     CACHE_STAYS_LOCAL, /* it is scratch, in no store */
     CACHE_STAYS_N,
     CACHE_EVICTED = CACHE_STAYS_N,
@@ -479,6 +480,33 @@ struct cache_evicted {
 typedef void (*cache_stays)(void *arg, const char *path, enum cache_stay why);
 int cache_evict_path(struct cache *c, const char *path, struct op *op, cache_stays stays,
                      void *arg, struct cache_evicted *ret);
+/* A deletion lock of `path` and all below it (docs/locks.md), which lives until it is given
+ * back or the mount ends. `refuse`: removals there are refused to all but the process `pid` and
+ * what that started; else they are hidden, and the store keeps what is removed. Waits until
+ * op's deadline for a lock that is in the way and for the store to remove what is gone here.
+ * -EBUSY with op->why that names it, -ENOENT: nothing is there. */
+int cache_deletion_lock(struct cache *c, const char *path, bool refuse, pid_t pid,
+                        const char *command, struct op *op, uint64_t *ret);
+/* Gives it back: what it held goes. A number that no lock has is ignored. */
+void cache_deletion_unlock(struct cache *c, uint64_t id);
+/* All of them end: nobody can use the mount any more. */
+void cache_deletion_unlock_all(struct cache *c);
+/* Strings are valid during the visit. */
+struct cache_deletion_lock {
+    uint64_t id;
+    const char *path;
+    bool refuse;
+    bool is_file; /* NAME.del_lock_PID, which stands for it; else a command has it */
+    pid_t pid;
+    const char *command;
+    int64_t since_ns; /* CLOCK_REALTIME */
+    uint64_t held;    /* removals that the store waits for because of it */
+};
+/* Visits the locks of the path, of what is above it and below it, until a visit is not 0, which
+ * is returned. A visit holds up all other users of the cache: it only copies. */
+int cache_each_deletion_lock(struct cache *c, const char *path,
+                             int (*visit)(void *arg, const struct cache_deletion_lock *l),
+                             void *arg);
 /* 0 when the store has what stands at `path`, under just that name; else -EBUSY, -ENODATA of a
  * file of which the cache lacks a part (cache_pending.short_write), or -EISDIR of a directory
  * that is no key of a store, with op->why. Of a directory only itself counts, not

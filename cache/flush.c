@@ -165,6 +165,10 @@ static bool is_row_left_out_locked(struct flush *fl, const struct intent *i, str
         tell_of(&fl->half, node_path(behind), error, op);
         return true;
     }
+    if (lock_holds_row_locked(fl->cache, i)) {
+        tell_of(&fl->locked, strdup(i->from), error, op);
+        return true;
+    }
     if (intent_is_rename(i) || !rounds_are_over_locked(fl->cache, &fl->rounds, i))
         return false;
     tell_of(&fl->in_vain, strdup(i->from), error, op);
@@ -369,6 +373,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     fl->left = fl->rows = fl->coming = 0; /* behind: as the last look found it */
     fl->hurried = first;
     free(take_ptr(fl->in_vain));
+    free(take_ptr(fl->locked));
     free(take_ptr(fl->half));
     for (size_t i = 0; i < fl->n; i++) {
         struct node *n = fl->v[i].node;
@@ -424,6 +429,11 @@ static int tell_rest(const struct flush *fl, struct op *op)
                        "%s is being written, and not published half: close or fsync() it, "
                        "or publish it as it is with `runfs flush --open`",
                        fl->half);
+    if (fl->locked)
+        return op_fail(op, -EBUSY,
+                       "%s was removed here, and stays in the store as long as somebody has it "
+                       "locked: `runfs locks` tells who; flush once more when they have ended",
+                       fl->locked);
     if (!fl->in_vain)
         return 0;
     return op_fail(
@@ -543,5 +553,6 @@ int cache_flush_path(struct cache *c, const char *path, unsigned flags, struct o
     free(fl.v);
     free(fl.half);
     free(fl.in_vain);
+    free(fl.locked);
     return r;
 }

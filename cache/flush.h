@@ -25,6 +25,7 @@ struct flush {
     size_t behind; /* intentions that it left out */
     bool hurried;  /* that look found something to hurry */
     char *in_vain; /* path of a removal that it found to wait for ever, perhaps, or NULL */
+    char *locked;  /* path of a removal that it found held by a deletion lock, or NULL */
     char *half;    /* path of a file that it found half, or NULL */
     uint64_t seq;  /* intentions up to this one */
     struct rounds rounds;

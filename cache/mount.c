@@ -504,6 +504,8 @@ void cache_free(struct cache *c)
     cache_stop(c);
     stop_threads(c);
     wait_stop(c);
+    if (c->queue && c->ops)
+        cache_deletion_unlock_all(c);
     if (c->chores)
         pool_drain(c->chores); /* a stamp goes where its node is */
     free_tree(c);

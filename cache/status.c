@@ -168,9 +168,10 @@ static int show_intent(struct cache *c, struct intent *i, pending_visit visit, v
         .kind = kinds[i->kind],
         .path = i->from,
         .path2 = i->to,
-        .state = i->debt.running ? "uploading"
-                 : i->debt.error ? "failed"
-                                 : "waiting",
+        .state = i->debt.running               ? "uploading"
+                 : i->debt.error               ? "failed"
+                 : lock_holds_row_locked(c, i) ? "locked"
+                                               : "waiting",
         .error = i->debt.why,
         .routed = intent_routed(c, i, dir),
     };

@@ -253,6 +253,7 @@ struct pending *pending_new(fuse_req_t req, int (*run)(struct pending *p),
     p->fs = fs_of(req);
     p->req = req;
     p->uid = fuse_req_ctx(req)->uid;
+    p->waiter.pid = fuse_req_ctx(req)->pid;
     p->run = run;
     if (fi) {
         p->fi = *fi;

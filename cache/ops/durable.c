@@ -105,7 +105,8 @@ static void owed_intent(struct look *l, struct intent *i) REQUIRES(cache_mutex)
 {
     if (!moved_file_comes(l, i))
         return;
-    if (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i)) {
+    if (lock_holds_row_locked(l->cache, i) ||
+        (!intent_is_rename(i) && rounds_are_over_locked(l->cache, &l->waiter->rounds, i))) {
         l->in_vain++;
         return;
     }

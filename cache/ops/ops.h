@@ -18,6 +18,10 @@ struct handle {
     uint64_t opened_size; /* constant; of the file then */
 };
 
+/* ---- deletion.c ---- */
+/* What was kept for deletion locks, and for none that is left, goes. */
+void deletion_sweep(struct cache *c) EXCLUDES(cache_ns, cache_mutex);
+
 /* ---- room.c ---- */
 /* Makes the room's part of the cache. 0 or -ENOMEM. */
 int opened_new(struct cache *c);

@@ -4,10 +4,13 @@
 
 #include "cache/ops/ops.h"
 
+struct kept_name;
+
 /* What programs have open, of a whole cache. */
 struct opened {
     GUARDED_BY(cache_mutex) struct {
         uint64_t open_handles;
+        struct kept_name *kept; /* in the order in which they went */
         int64_t
             refused_ns; /* CLOCK_MONOTONIC; when the log was told of a path without a route */
     };
@@ -26,6 +29,22 @@ struct making {
      * they may be taken back before the name is made. Anything else is to find nothing there:
      * what another node puts meanwhile is theirs. */
     bool may_exist;
+};
+
+/* A name that was removed, or replaced, while a deletion lock hid that: what it led to is here
+ * as long as one of those locks is. What is not guarded is constant. */
+struct kept_name {
+    struct kept_name *prev, *next; /* the list's, under the lock; then of who took it off */
+    char *path;
+    uint64_t seq;          /* its place in the order; older locks count */
+    struct node *node;     /* referenced */
+    struct handle *handle; /* of a file, for reading; else NULL */
+};
+
+/* A name that is about to go, and who takes it away. */
+struct leaving {
+    struct process_line who;
+    struct kept_name *kept; /* what a lock keeps of it; NULL: none does */
 };
 
 #define STEP_ROWS_MAX 3
@@ -160,6 +179,45 @@ void name_gained_locked(struct cache *c, struct entry *e) REQUIRES(cache_mutex);
 /* "cache": the store lacks something of the node, or of what is below it; "store": it has all
  * that is known; "verified": and each content was compared by checksum. A constant. */
 const char *node_durability_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+
+/* ---- deletion.c ---- */
+/* Finds out, before the tree is held still, who removes the name (if a lock could refuse it)
+ * and opens what a lock is to keep of it. 0, CACHE_PARKED or a negative errno.
+ * leaving_release() frees the result in any case. */
+int leaving_ready(struct cache *c, struct node *parent, const char *name, struct waiter *w,
+                  struct leaving *l) EXCLUDES(cache_ns, cache_mutex);
+/* Whether a lock refuses that the path goes (`above`: with all below it): 0 or -EBUSY. */
+int leaving_admit_locked(struct cache *c, const struct leaving *l, const char *path, bool above)
+    REQUIRES(cache_mutex);
+/* -EAGAIN: a lock is to keep what the entry leads to, and leaving_ready() did not see to it. */
+int leaving_keeps_locked(struct cache *c, const struct leaving *l, const struct entry *e,
+                         const char *path) REQUIRES(cache_mutex);
+/* The name is gone: what is kept is the locks' from now on. */
+void leaving_gone(struct cache *c, struct leaving *l) EXCLUDES(cache_mutex);
+void leaving_release(struct cache *c, struct leaving *l) EXCLUDES(cache_ns, cache_mutex);
+/* What lay at one path lies at the other: locks go along. ns held for writing. */
+void deletion_moved(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
+    EXCLUDES(cache_mutex);
+
+/* ---- lock_file.c ---- */
+/* Whether a new file of this name in the directory is the lock of the program that asks:
+ * `*ret_pid` is the process in its name. */
+bool lock_file_is_asked_locked(struct cache *c, struct node *parent, const char *name,
+                               pid_t *ret_pid) REQUIRES(cache_mutex);
+/* Makes it, as cache_create() does; the process is `own` to itself. -ENOTUNIQ: it is an
+ * ordinary file, since the program asks for another one's. */
+int lock_file_create(struct cache *c, struct node *parent, const char *name, pid_t own,
+                     uint32_t mode, int flags, const struct cache_cred *cred, struct waiter *w,
+                     struct node **ret_node, struct stat *st, struct handle **ret)
+    EXCLUDES(cache_ns, cache_mutex);
+/* The program has the file open for writing once more, if it is its own lock. */
+void lock_file_opened(struct cache *c, const struct node *n, const struct waiter *w)
+    EXCLUDES(cache_mutex);
+/* unlink() of a name that may be a lock: 0 or -EBUSY; -ENOENT: it is none. */
+int lock_file_unlink(struct cache *c, const struct node *parent, const char *name,
+                     const struct waiter *w) EXCLUDES(cache_mutex);
+/* Whether the node is such a file. */
+bool node_is_lock_file_locked(struct cache *c, const struct node *n) REQUIRES(cache_mutex);
 
 /* ---- durable.c ---- */
 /* Both return 0 when the store has what was so at the first call with this waiter, or a

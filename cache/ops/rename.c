@@ -107,7 +107,8 @@ static int check_move(struct cache *c, struct moving *m, unsigned flags) REQUIRE
         return -ENOTDIR;
     if (over && !n->dir && over->dir)
         return -EISDIR;
-    if (over && over->dir && (over->dir->children || over->dir->hidden_names))
+    if (over && over->dir &&
+        (over->dir->children || over->dir->hidden_names || lock_file_is_in_locked(c, over)))
         return -ENOTEMPTY;
     if (over && over->dir && !dir_was_listed(over->dir))
         return -EAGAIN;
@@ -433,9 +434,33 @@ static int move_ns_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns)
     return r;
 }
 
+/* Whether deletion locks let the one name go, and what has the other one. */
+static int locks_admit_locked(struct cache *c, const struct moving *m, const struct leaving *l,
+                              unsigned flags) REQUIRES(cache_mutex)
+{
+    bool exchange = (flags & RENAME_EXCHANGE) != 0;
+    int r = leaving_admit_locked(c, l, m->from_path, true);
+
+    if (r == 0 && m->to)
+        r = leaving_admit_locked(c, l, m->to_path, exchange);
+    if (r == 0 && m->to && !exchange)
+        r = leaving_keeps_locked(c, l, m->to, m->to_path);
+    return r;
+}
+
+static void moved(struct cache *c, const struct moving *m, struct leaving *l, unsigned flags,
+                  bool replaces) REQUIRES(cache_ns)
+{
+    if (replaces && !(flags & RENAME_EXCHANGE))
+        leaving_gone(c, l);
+    deletion_moved(c, m->from_path, m->to_path);
+    if (flags & RENAME_EXCHANGE)
+        deletion_moved(c, m->to_path, m->from_path);
+}
+
 static int rename_ns_locked(struct cache *c, struct node *parent, const char *name,
                             struct node *newparent, const char *newname, unsigned flags,
-                            bool may_exist) REQUIRES(cache_ns)
+                            bool may_exist, struct leaving *l) REQUIRES(cache_ns)
 {
     cache_lock(c);
     struct moving m = {.from = entry_find(parent, name),
@@ -457,12 +482,16 @@ static int rename_ns_locked(struct cache *c, struct node *parent, const char *na
         r = name_move_admit_locked(c, m.from, newparent, newname, m.to, flags);
     if (r == 0 && !same)
         r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
+    if (r == 0 && !same)
+        r = locks_admit_locked(c, &m, l, flags);
+    bool replaces = m.to != NULL;
     cache_unlock(c);
     if (r < 0 || same)
         return same && (flags & RENAME_NOREPLACE) ? -EEXIST : r;
-    if (!(flags & RENAME_EXCHANGE))
-        return move_ns_locked(c, &m);
-    return exchange_ns_locked(c, &m);
+    r = flags & RENAME_EXCHANGE ? exchange_ns_locked(c, &m) : move_ns_locked(c, &m);
+    if (r == 0)
+        moved(c, &m, l, flags, replaces);
+    return r;
 }
 
 /* What an exchange may have to wait for. */
@@ -529,6 +558,12 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
 
     if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
         return -EINVAL;
+    cache_lock(c);
+    bool is_lock = c->queue->locks && (lock_file_locked(c, parent, name) ||
+                                       lock_file_locked(c, newparent, newname));
+    cache_unlock(c);
+    if (is_lock)
+        return -EBUSY;
     do {
         cache_lock(c);
         r = rename_ready_locked(c, parent, name, newparent, newname, flags, w);
@@ -536,10 +571,15 @@ int cache_rename(struct cache *c, struct node *parent, const char *name, struct 
         cache_unlock(c);
         if (r != 0)
             return r;
+        struct leaving l; /* what has the new name */
+        r = leaving_ready(c, newparent, newname, w, &l);
         crash_point("rename-ready");
-        ns_write(c);
-        r = rename_ns_locked(c, parent, name, newparent, newname, flags, may_exist);
-        ns_done(c);
+        if (r == 0) {
+            ns_write(c);
+            r = rename_ns_locked(c, parent, name, newparent, newname, flags, may_exist, &l);
+            ns_done(c);
+        }
+        leaving_release(c, &l);
     } while (r == -EAGAIN); /* came, evicted or forgotten meanwhile: asked for first */
     return r;
 }

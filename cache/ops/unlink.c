@@ -144,8 +144,8 @@ static void unlink_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mu
     dir_touch_locked(step->left);
 }
 
-static int unlink_ns_locked(struct cache *c, struct node *parent, const char *name)
-    REQUIRES(cache_ns)
+static int unlink_ns_locked(struct cache *c, struct node *parent, const char *name,
+                            struct leaving *l) REQUIRES(cache_ns)
 {
     struct removing m = {.step = {.cache = c,
                                   .on_disk = unlink_in_mirror,
@@ -159,6 +159,10 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     auto_free char *path = e ? entry_path(e) : NULL;
     m.path = path;
     int r = !e ? -ENOENT : e->node->dir ? -EISDIR : path ? 0 : -ENOMEM;
+    if (r == 0)
+        r = leaving_admit_locked(c, l, path, false);
+    if (r == 0)
+        r = leaving_keeps_locked(c, l, e, path);
     bool intends = r == 0 && entry_may_be_stored(e);
     cache_unlock(c);
     if (r == 0)
@@ -169,12 +173,16 @@ static int unlink_ns_locked(struct cache *c, struct node *parent, const char *na
     cache_unlock(c);
     if (r == 0)
         r = step_run(&m.step);
+    if (r == 0)
+        leaving_gone(c, l);
     step_release(&m.step);
     return r;
 }
 
-int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+static int unlink_once(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
+    struct leaving l;
+
     cache_lock(c);
     int r = name_parent_ready_locked(c, parent, name, w);
     if (r == 0)
@@ -182,9 +190,23 @@ int cache_unlink(struct cache *c, struct node *parent, const char *name, struct 
     cache_unlock(c);
     if (r != 0)
         return r;
-    ns_write(c);
-    r = unlink_ns_locked(c, parent, name);
-    ns_done(c);
+    r = leaving_ready(c, parent, name, w, &l);
+    if (r == 0) {
+        ns_write(c);
+        r = unlink_ns_locked(c, parent, name, &l);
+        ns_done(c);
+    }
+    leaving_release(c, &l);
+    return r;
+}
+
+int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
+{
+    int r;
+
+    do
+        r = unlink_once(c, parent, name, w);
+    while (r == -EAGAIN); /* a lock came meanwhile, or another file has the name */
     return r;
 }
 
@@ -218,12 +240,12 @@ static int rmdir_check_locked(struct cache *c, struct entry *e) REQUIRES(cache_m
 {
     struct dir *d = e ? e->node->dir : NULL;
 
-    return !e                               ? -ENOENT
-           : !d                             ? -ENOTDIR
-           : name_is_fixed_locked(c, e)     ? -EBUSY
-           : d->children || d->hidden_names ? -ENOTEMPTY
-           : !dir_was_listed(d)             ? -EAGAIN
-                                            : 0;
+    return !e                                                                     ? -ENOENT
+           : !d                                                                   ? -ENOTDIR
+           : name_is_fixed_locked(c, e)                                           ? -EBUSY
+           : d->children || d->hidden_names || lock_file_is_in_locked(c, e->node) ? -ENOTEMPTY
+           : !dir_was_listed(d)                                                   ? -EAGAIN
+                                                                                  : 0;
 }
 
 /* Its name may show at the store through what is below it until that is removed. */
@@ -237,8 +259,8 @@ static bool dir_may_show_locked(struct cache *c, struct entry *e, const char *pa
             !d->local_only || (!d->new_here && !d->bare) || intent_below(c, path));
 }
 
-static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *name)
-    REQUIRES(cache_ns)
+static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *name,
+                           struct leaving *l) REQUIRES(cache_ns)
 {
     struct removing m = {.step = {.cache = c,
                                   .on_disk = rmdir_in_mirror,
@@ -254,11 +276,17 @@ static int rmdir_ns_locked(struct cache *c, struct node *parent, const char *nam
     m.path = path;
     if (r == 0 && !path)
         r = -ENOMEM;
+    if (r == 0)
+        r = leaving_admit_locked(c, l, path, false);
+    if (r == 0)
+        r = leaving_keeps_locked(c, l, e, path);
     if (r == 0 && dir_may_show_locked(c, e, path))
         r = step_intend_locked(&m.step, INTENT_RMDIR, path, NULL, e);
     cache_unlock(c);
     if (r == 0)
         r = step_run(&m.step);
+    if (r == 0)
+        leaving_gone(c, l);
     step_release(&m.step);
     return r;
 }
@@ -276,10 +304,15 @@ int cache_rmdir(struct cache *c, struct node *parent, const char *name, struct w
         cache_unlock(c);
         if (r != 0)
             return r;
+        struct leaving l;
+        r = leaving_ready(c, parent, name, w, &l);
         crash_point("rmdir-ready");
-        ns_write(c);
-        r = rmdir_ns_locked(c, parent, name);
-        ns_done(c);
+        if (r == 0) {
+            ns_write(c);
+            r = rmdir_ns_locked(c, parent, name, &l);
+            ns_done(c);
+        }
+        leaving_release(c, &l);
     } while (r == -EAGAIN); /* it came, or its names were forgotten, meanwhile */
     return r;
 }

@@ -423,6 +423,8 @@ static enum order order_of_removal(struct cache *c, const struct intent *i, stru
     /* With routes the removal of a directory may take the object of one below it. */
     bool below = c->config.routes && i->kind == INTENT_RMDIR;
 
+    if (lock_holds_row_locked(c, i))
+        return ORDER_WAIT;
     if (barrier_holds_locked(c, b, i) && !intent_is_urgent(c, i))
         return ORDER_WAIT;
     if (doubt_blocks_intent_locked(c, i) || follows_removal(c, i) || waits_for_its_name(c, i))

@@ -7,6 +7,7 @@
 
 #include "cache/content/content.h"
 #include "common/mem.h"
+#include "common/process.h"
 #include "common/table.h"
 
 /* The kinds of changes that the store was seen to take, whatever the name. */
@@ -116,6 +117,34 @@ struct order_world {
     bool (*readers_at)(struct cache *c, struct place at, bool below);
 };
 
+/* What a deletion lock covers: a path, and where the view of the lock shows what lies there: ""
+ * is the view itself. The first is what the lock was asked for; the others are where something
+ * of it was moved since. */
+struct locked_path {
+    char *path, *at;
+};
+
+/* Somebody has a path locked. What is not guarded is constant. */
+struct deletion_lock {
+    struct deletion_lock *prev, *next GUARDED_BY(cache_mutex);
+    uint64_t id;        /* no other lock of this mount has, or had it */
+    uint64_t since_seq; /* what has a lower place in the order was removed before */
+    int64_t since_ns;   /* CLOCK_REALTIME */
+    bool refuse;        /* removals are refused; else they are hidden */
+    struct process holder;
+    char *command;
+
+    GUARDED_BY(cache_mutex) struct {
+        struct locked_path *paths;
+        size_t n_paths, cap_paths;
+        /* Of one that a file stands for, else NULL: the file, which has no name in the tree,
+         * and the directory that shows it as `name`; both are referenced. */
+        struct node *node, *dir;
+        char *name;
+        unsigned opens; /* that no unlink() has taken back */
+    };
+};
+
 /* What the store is owed, of a whole cache. */
 struct queue {
     struct queue_own *own;  /* constant; what only the room itself sees */
@@ -128,6 +157,8 @@ struct queue {
         unsigned renames;              /* intentions that copy */
         unsigned moved;                /* intentions of names that went to another store */
         unsigned drain; /* flushes under way that want everything, staged files too */
+        struct deletion_lock *locks; /* in the order in which they were had */
+        unsigned n_refusing;         /* of them */
     };
 };
 
@@ -378,6 +409,45 @@ char *intent_path_after(const struct intent *first, const char *path) REQUIRES(c
 /* The same of what lies there before `first`; NULL also when a removal on its way takes it, or
  * another rename brings something else over it. */
 char *intent_lasting_path(const struct intent *first, const char *path) REQUIRES(cache_mutex);
+
+/* ---- lock.c ---- */
+/* A lock of the path and all below it; its command may be "". Takes over the holder's
+ * descriptor. NULL without memory. */
+struct deletion_lock *lock_add_locked(struct cache *c, const char *path, bool refuse,
+                                      const struct process *holder, const char *command)
+    REQUIRES(cache_mutex);
+/* Takes the lock out of the table and frees it; of a file's nothing but the lock is left. What
+ * it held goes with the scheduler's next pass. */
+void lock_remove_locked(struct cache *c, struct deletion_lock *l) REQUIRES(cache_mutex);
+/* The lock that is the file `name` in the directory; NULL: none, or its process has ended. */
+struct deletion_lock *lock_file_locked(struct cache *c, const struct node *dir,
+                                       const char *name) REQUIRES(cache_mutex);
+/* Whether the directory shows such a file. */
+bool lock_file_is_in_locked(struct cache *c, const struct node *dir) REQUIRES(cache_mutex);
+/* The locks of programs that have ended are no more. */
+void locks_reap_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Whether the store has something at the path, or below it, that it is to remove. */
+bool path_is_leaving_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* NULL: it has ended. */
+struct deletion_lock *lock_find_locked(struct cache *c, uint64_t id) REQUIRES(cache_mutex);
+/* Whether the lock is of this path or one above it; or also of one below it. */
+bool lock_covers_locked(const struct deletion_lock *l, const char *path) REQUIRES(cache_mutex);
+bool lock_meets_locked(const struct deletion_lock *l, const char *path) REQUIRES(cache_mutex);
+/* Whether any lock covers the path. */
+bool path_is_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether what was removed at the path, with this place in the order, is hidden only: a lock
+ * that is older covers it. */
+bool lock_hides_locked(struct cache *c, const char *path, uint64_t seq) REQUIRES(cache_mutex);
+/* Whether the store keeps what the row removes for a lock. An urgent removal is not held: what
+ * waits for it has no other way. */
+bool lock_holds_row_locked(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex);
+/* The lock for which a removal at the path is refused to this process, or NULL. `above`: one of
+ * something below it, too, which would go along. */
+struct deletion_lock *lock_refusing_locked(struct cache *c, const char *path, bool above,
+                                           const struct process_line *who)
+    REQUIRES(cache_mutex);
+/* What was at `from` is at `to` now: the locks of it go along. -ENOMEM: some do not. */
+int lock_follow_locked(struct cache *c, const char *from, const char *to) REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
 /* Whether a row may go to the store now. A removal goes by what barrier_init_locked() found (a

@@ -44,6 +44,7 @@ struct queue_own {
         struct refusals refusals;
         struct tombstone *tombstones;
         struct row_link *by_path[3]; /* the rows of each set, by their paths */
+        uint64_t last_lock;          /* the last that was given away */
         struct intent *renames;      /* by seq */
         struct unit *units;          /* that are not whole at the store, as they began */
         uint32_t names_moved;        /* moves of directories, from 1: see dir.no_unit */

@@ -45,6 +45,8 @@ void queue_free(struct cache *c)
     cache_lock(c);
     for (int kind = 0; kind < DEBT_KINDS; kind++)
         assert(!c->queue->owed[kind].first); /* what stands there would outlive it */
+    while (c->queue->locks)
+        lock_remove_locked(c, c->queue->locks);
     doubt_free(c);
     tombstones_free(c);
     assert(!c->queue->own->units);

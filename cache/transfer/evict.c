@@ -22,9 +22,13 @@ bool file_is_stub(const struct node *n)
            !(n->flags & NODE_DEFAULT_INO);
 }
 
-/* The next file to be evicted; the walk takes files that may never go off the list. */
+/* The next file to be evicted; the walk takes files that may never go off the list. What a
+ * deletion lock covers goes last: it comes behind all others, where it is met again when there
+ * is nothing else. */
 static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
 {
+    const struct node *spared = NULL;
+
     while (c->content->lru) {
         struct file *f = c->content->lru;
         struct node *n = f->node;
@@ -33,8 +37,12 @@ static struct node *next_victim_locked(struct cache *c) REQUIRES(cache_mutex)
         file_lru_remove_locked(c, f);
         if (path && !stub && !n->links->next_link && !path_is_pinned(c, path) &&
             f->state != FILE_DIRTY && !f->open_handles && !debt_is_queued(&f->debt) &&
-            !f->debt.running && !node_is_ours(n))
-            return n;
+            !f->debt.running && !node_is_ours(n)) {
+            if (n == spared || !path_is_locked(c, path))
+                return n;
+            spared = spared ? spared : n;
+            file_lru_add_locked(c, f);
+        }
     }
     return NULL;
 }

@@ -43,7 +43,8 @@ static enum cache_stay judge_locked(struct cache *c, struct node *n, const char 
         return CACHE_STAYS_DIRTY;
     if (path_is_pinned(c, path))
         return CACHE_STAYS_PINNED;
-    return f->open_handles || n->links->next_link ? CACHE_STAYS_USED : CACHE_EVICTED;
+    return f->open_handles || n->links->next_link || path_is_locked(c, path) ? CACHE_STAYS_USED
+                                                                             : CACHE_EVICTED;
 }
 
 /* An upload that has put all there is on its last steps. */

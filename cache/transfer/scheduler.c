@@ -316,6 +316,7 @@ static void *scheduler_main(void *arg) EXCLUDES(cache_ns, cache_mutex)
         cache_lock(c);
         if (now - looked >= LOOK_NS) {
             look_at_writers_locked(c, now);
+            locks_reap_locked(c);
             looked = now;
         }
         /* Whoever ends the mount waits for what runs, and for nothing that begins later. */

@@ -39,9 +39,12 @@ static void wake(struct waiter *w, int err)
     mutex_unlock(&waiting->lock);
 }
 
+pid_t driven_caller;
+
 static void waiting_init(struct waiting *w)
 {
     memset(w, 0, sizeof(*w));
+    w->w.pid = driven_caller;
     w->w.wake = wake;
     mutex_init(&w->lock);
     cond_init(&w->woken);

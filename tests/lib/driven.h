@@ -17,6 +17,9 @@ struct driven {
 /* What passes each request on with call_next(), or does not; NULL passes all on. */
 typedef int64_t (*driven_around)(struct layer *l, struct call *c);
 
+/* Whose calls these are, of all caches; 0: nobody knows. */
+extern pid_t driven_caller;
+
 /* An empty cache directory and an empty store; not mounted yet, so that the test can change
  * config. Aborts the test on any failure, as everything here that returns nothing. */
 void driven_init(struct driven *d, driven_around around);

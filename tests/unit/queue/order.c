@@ -270,6 +270,33 @@ static const struct way_line ways[] = {
     {"", "", "closed left 1; moved unlink a", "row 1", WAIT},
     {"", "", "closed left 1; moved unlink a; full", "row 1", WAIT},
     {"", "a/", "closed left 1; moved unlink a", "row 1", GO},
+    /* ...what a deletion lock covers that is older, and hides what is removed. */
+    {"unlink a", "", "locked a", "row 1", WAIT},
+    {"unlink d/x", "", "locked d", "row 1", WAIT},
+    {"rmdir d", "", "locked d", "row 1", WAIT},
+    {"rmdir d", "", "locked d/x", "row 1", GO},
+    {"unlink d/x; rmdir d", "", "locked d/x", "row 2", WAIT}, /* after what is below it */
+    {"unlink dx", "", "locked d", "row 1", GO},
+    {"unlink a", "", "locked b", "row 1", GO},
+    {"unlink a; unlink b", "", "locked b; locked a", "row 2", WAIT},
+    {"unlink a", "", "locked a; unlocked a", "row 1", GO},
+    {"unlink a", "", "locked a; locked a; unlocked a", "row 1", WAIT},
+    {"unlink a", "", "late a", "row 1", GO},
+    {"unlink a", "", "refusing a", "row 1", GO},
+    {"+unlink a; unlink a", "", "locked a", "row 2", WAIT},
+    {"rename a b", "b", "locked a; locked b", "row 1", GO},
+    {"renamedir d e", "e/", "locked d; locked e", "row 1", GO},
+    {"unlink a", "a", "locked a", "put a", GO},
+    {"unlink a", "a/", "locked a", "row 1", GO}, /* urgent */
+    {"unlink a; renamedir c a", "a/", "locked a", "row 1", GO},
+    {"unlink a", "", "locked a; reader a", "row 1", WAIT},
+    {"unlink a", "", "reader a; refusing a", "row 1", READERS},
+    {"rename a b; unlink b", "", "locked a; moves a b", "row 2", WAIT},
+    {"unlink b", "", "locked a; moves a b", "row 1", WAIT},
+    {"unlink e/x", "", "locked d/x; moves d e", "row 1", WAIT},
+    {"unlink t", "", "locked d; moves d/x t", "row 1", WAIT},
+    {"unlink d/x", "", "locked d; moves d/x t", "row 1", WAIT},
+    {"unlink t", "", "refusing d; moves d/x t", "row 1", GO},
     /* The name goes up first, if something has it again. */
     {"unlink a", "a", "", "row 1", WAIT}, /* which makes it void */
     {"unlink a", "a", "stored a", "row 1", GO},
@@ -479,6 +506,13 @@ static const struct {
     {"stored", stored},
     {"comes", comes},
     {"sends", sends},
+    /* A deletion lock that hides, one that came after all rows, one that refuses; the end of
+     * one; what it covers was moved. */
+    {"locked", owed_locked},
+    {"late", owed_late},
+    {"refusing", owed_refusing},
+    {"unlocked", owed_unlocked},
+    {"moves", owed_moves},
     /* A flush wants everything; the store is full; d/two/ has a store of its own. */
     {"drain", drain},
     {"full", full},

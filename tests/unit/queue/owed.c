@@ -190,3 +190,48 @@ const struct order_world *owed_world(const char *text)
     on_its_way = text;
     return &world;
 }
+
+/* ---- deletion locks ---- */
+
+static struct deletion_lock *lock_of(struct cache *c, const char *path, bool refuse)
+    REQUIRES(cache_mutex)
+{
+    const struct process nobody = {.pidfd = -1};
+    struct deletion_lock *l = lock_add_locked(c, path, refuse, &nobody, "");
+
+    ck_assert_ptr_nonnull(l);
+    l->since_seq = 0; /* the rows are there by now */
+    return l;
+}
+
+void owed_locked(struct cache *c, const char *path)
+{
+    (void)lock_of(c, path, false);
+}
+
+void owed_refusing(struct cache *c, const char *path)
+{
+    (void)lock_of(c, path, true);
+}
+
+void owed_late(struct cache *c, const char *path)
+{
+    lock_of(c, path, false)->since_seq = UINT64_MAX;
+}
+
+void owed_unlocked(struct cache *c, const char *path)
+{
+    struct deletion_lock *l = c->queue->locks;
+
+    while (strcmp(l->paths->path, path) != 0)
+        l = l->next;
+    lock_remove_locked(c, l);
+}
+
+void owed_moves(struct cache *c, const char *names)
+{
+    char from[32], to[32];
+
+    ck_assert_int_eq(sscanf(names, "%31s %31s", from, to), 2);
+    ck_assert_int_eq(lock_follow_locked(c, from, to), 0);
+}

@@ -20,6 +20,15 @@ struct intent *owed_add(struct cache *c, const char *row) REQUIRES(cache_mutex);
  * for writing. */
 void owed_close(struct cache *c, const char *files) REQUIRES(cache_mutex);
 
+/* A deletion lock of the path that is older than all rows, and hides what is removed; one that
+ * is younger; one that refuses removals. The end of the first of the path. "a b": what lay at
+ * the one lies at the other now. */
+void owed_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void owed_late(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void owed_refusing(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void owed_unlocked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+void owed_moves(struct cache *c, const char *names) REQUIRES(cache_mutex);
+
 /* What transfer/ would tell: "upload a; marker d" run there, "session a" is being ended,
  * "reader a" still reads what the store has there. Right until it is called again. */
 const struct order_world *owed_world(const char *on_its_way);
