@@ -139,7 +139,7 @@ const struct policy_field policy_fields[] = {
     {"lock_ttl", POLICY_TIME, FIELD(lock_ttl_ns), NULL, 1, false, NULL},
     {"expect", POLICY_COUNT, FIELD(expect), NULL, 1, false, "env"},
     {"keep_last", POLICY_COUNT, FIELD(keep_last), NULL, 0, false, NULL},
-    {"del_locks", POLICY_FLAG, FIELD(del_locks), NULL, 0, false, NULL},
+    {"del_locks", POLICY_FLAG, FIELD(del_locks), NULL, 0, true, NULL},
 };
 const size_t policy_fields_n = ARRAY_SIZE(policy_fields);
 

@@ -332,7 +332,9 @@ static int make(struct cache *c, const struct making *making, struct waiter *w,
     struct making known = *making, *m = &known;
 
     cache_lock(c);
-    int r = name_parent_ready_locked(c, m->parent, m->name, w);
+    int r = c->queue->locks && lock_file_locked(c, m->parent, m->name)
+                ? -EEXIST
+                : name_parent_ready_locked(c, m->parent, m->name, w);
     if (r == 0)
         r = attrs_need_locked(c, m->parent, w); /* it hands on its group and default ACL */
     bool free_name = r == 0 && !entry_find(m->parent, m->name);
@@ -439,7 +441,17 @@ int cache_create(struct cache *c, struct node *parent, const char *name, uint32_
                              .keep_fd = true,
                              .begins = (flags & O_ACCMODE) != O_RDONLY && !(flags & O_APPEND)};
     struct node *n = NULL;
-    int r = make(c, &m, w, &n, st);
+    pid_t pid;
+    cache_lock(c);
+    bool is_lock =
+        lock_file_is_asked_locked(c, parent, name, &pid) && !lock_file_locked(c, parent, name);
+    cache_unlock(c);
+    int r = is_lock ? lock_file_create(c, parent, name, pid, mode, flags, cred, w, ret_node, st,
+                                       ret)
+                    : -ENOTUNIQ;
+    if (r != -ENOTUNIQ && r != -EEXIST)
+        return r;
+    r = make(c, &m, w, &n, st);
     bool made = r == 0;
 
     if (r == -EEXIST && !(flags & O_EXCL)) {

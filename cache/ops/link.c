@@ -118,7 +118,10 @@ static int link_ready(struct cache *c, struct node *node, struct node *parent, c
                       struct waiter *w)
 {
     cache_lock(c);
-    int r = name_parent_ready_locked(c, parent, name, w);
+    int r = node_is_lock_file_locked(c, node) ? -EPERM
+            : c->queue->locks && lock_file_locked(c, parent, name)
+                ? -EEXIST
+                : name_parent_ready_locked(c, parent, name, w);
     if (r == 0)
         r = attrs_need_locked(c, node, w);
     if (r == 0)

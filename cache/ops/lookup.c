@@ -36,6 +36,15 @@ int cache_lookup(struct cache *c, struct node *parent, const char *name, struct 
     if (strlen(name) > PATH_NAME_MAX)
         return -ENAMETOOLONG;
     cache_lock(c);
+    const struct deletion_lock *lock =
+        c->queue->locks ? lock_file_locked(c, parent, name) : NULL;
+    if (lock) {
+        *ret = lock->node;
+        lock->node->nlookup++;
+        node_stat(lock->node, st);
+        cache_unlock(c);
+        return 0;
+    }
     struct entry *e = entry_find(parent, name);
     if (!e && name_is_in_no_store_locked(c, parent, name))
         r = -ENOENT;

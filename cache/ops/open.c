@@ -300,6 +300,9 @@ int cache_open(struct cache *c, struct node *node, int flags, struct waiter *w,
     cache_unlock(c);
     if (r != 0)
         return r;
-    return flags & O_TRUNC ? open_emptied(c, node, flags, w, ret)
-                           : handle_open_file(c, node, flags, ret);
+    r = flags & O_TRUNC ? open_emptied(c, node, flags, w, ret)
+                        : handle_open_file(c, node, flags, ret);
+    if (r == 0 && wants_write(flags))
+        lock_file_opened(c, node, w);
+    return r;
 }

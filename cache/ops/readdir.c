@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <utlist.h>
 
 /* ---- reading directories ---- */
 
@@ -34,11 +35,38 @@ static void drop_snapshot_locked(struct cache *c, struct dirhandle *d) REQUIRES(
     d->n = 0;
 }
 
+static int add_shown_locked(struct dirhandle *d, const char *name, struct node *n)
+    REQUIRES(cache_mutex)
+{
+    d->v[d->n].name = strdup(name);
+    if (!d->v[d->n].name)
+        return -ENOMEM;
+    d->v[d->n].node = n;
+    node_ref_locked(n);
+    d->n++;
+    return 0;
+}
+
+static size_t count_locks_locked(struct cache *c) REQUIRES(cache_mutex)
+{
+    const struct deletion_lock *l;
+    size_t n = 0;
+
+    locks_reap_locked(c);
+    DL_FOREACH(c->queue->locks, l)
+    {
+        n++;
+    }
+    return n;
+}
+
 static int take_snapshot_locked(struct cache *c, struct dirhandle *d) REQUIRES(cache_mutex)
 {
+    const struct deletion_lock *l;
     struct entry *e;
     size_t at;
-    size_t n = children_count(d->dir->dir->children);
+    size_t n = children_count(d->dir->dir->children) + count_locks_locked(c);
+    int r = 0;
 
     drop_snapshot_locked(c, d);
     d->v = calloc(n ? n : 1, sizeof(*d->v));
@@ -46,14 +74,16 @@ static int take_snapshot_locked(struct cache *c, struct dirhandle *d) REQUIRES(c
         return -ENOMEM;
     CHILDREN_FOREACH(d->dir->dir->children, e, at)
     {
-        d->v[d->n].name = strdup(e->name);
-        if (!d->v[d->n].name)
-            return -ENOMEM;
-        d->v[d->n].node = e->node;
-        node_ref_locked(e->node);
-        d->n++;
+        r = add_shown_locked(d, e->name, e->node);
+        if (r < 0)
+            return r;
     }
-    return 0;
+    DL_FOREACH(c->queue->locks, l)
+    {
+        if (r == 0 && l->node && l->dir == d->dir)
+            r = add_shown_locked(d, l->name, l->node);
+    }
+    return r;
 }
 
 /* An empty object may be a symlink or a fifo: only its attributes tell. */

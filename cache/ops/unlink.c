@@ -202,8 +202,10 @@ static int unlink_once(struct cache *c, struct node *parent, const char *name, s
 
 int cache_unlink(struct cache *c, struct node *parent, const char *name, struct waiter *w)
 {
-    int r;
+    int r = lock_file_unlink(c, parent, name, w);
 
+    if (r != -ENOENT)
+        return r;
     do
         r = unlink_once(c, parent, name, w);
     while (r == -EAGAIN); /* a lock came meanwhile, or another file has the name */

@@ -102,3 +102,10 @@ bool path_overwrites(struct cache *c, const char *path)
 
     return p && p->conflict == CONFLICT_LAST;
 }
+
+bool path_takes_lock_files(struct cache *c, const char *path)
+{
+    const struct policy *p = path_policy(c, path, false);
+
+    return p && p->del_locks == 1;
+}

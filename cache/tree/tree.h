@@ -288,6 +288,8 @@ bool node_is_urgent(struct cache *c, struct node *n);
 bool node_waits_for_store(struct cache *c, struct node *n);
 /* Whether an upload replaces what somebody else wrote meanwhile. */
 bool path_overwrites(struct cache *c, const char *path);
+/* Whether a file there may be the lock of a program, as its name says (`del_locks`). */
+bool path_takes_lock_files(struct cache *c, const char *path);
 
 /* ---- notice.c ---- */
 /* Tells the kernel, from the notifying thread, that the node (name NULL) or entry changed. */

@@ -185,7 +185,7 @@ static const struct {
      "2:27: \"expect\": \"env\" of a policy is not built yet\n"},
     {P("\"p\":{\"expect\":0}"), "2:27: \"expect\" in a policy must be an integer from 1\n"},
     {P("\"p\":{\"keep_last\":3}"), "2:18: \"keep_last\" of a policy is not built yet\n"},
-    {P("\"p\":{\"del_locks\":true}"), "2:18: \"del_locks\" of a policy is not built yet\n"},
+    {P("\"p\":{\"del_locks\":7}"), "2:30: \"del_locks\" in a policy must be true or false\n"},
     /* Who extends whom. */
     {P("\"p\":{\"extends\":\"chekpoint\"}"),
      "2:28: there is no policy \"chekpoint\" to extend, "
