@@ -52,7 +52,9 @@ static int try_once(const struct asking *a, bool there, struct op *op, uint64_t 
     ns_read(c); /* the name neither comes nor goes */
     cache_lock(c);
     const struct deletion_lock *other = in_the_way_locked(a);
-    if (other)
+    if (c->queue->no_locks)
+        r = op_fail(op, -ENOTCONN, "it is not mounted any more");
+    else if (other)
         r = fail_by_lock_locked(other, op);
     else if (there && !tree_find(c, a->path, NULL))
         r = -EAGAIN;
@@ -134,6 +136,7 @@ void cache_deletion_unlock(struct cache *c, uint64_t id)
 void cache_deletion_unlock_all(struct cache *c)
 {
     cache_lock(c);
+    c->queue->no_locks = true;
     while (c->queue->locks)
         lock_remove_locked(c, c->queue->locks);
     progress_locked(c);

@@ -38,6 +38,8 @@ int command_fetch(const struct command *self, int argc, char **argv);
 int command_pin(const struct command *self, int argc, char **argv);
 int command_unpin(const struct command *self, int argc, char **argv);
 int command_evict(const struct command *self, int argc, char **argv);
+int command_lock(const struct command *self, int argc, char **argv);
+int command_locks(const struct command *self, int argc, char **argv);
 int command_check(const struct command *self, int argc, char **argv);
 int command_paths(const struct command *self, int argc, char **argv);
 int command_verify(const struct command *self, int argc, char **argv);

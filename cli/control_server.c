@@ -7,6 +7,7 @@
 
 #include "cache/cache.h"
 #include "cli/control_io.h"
+#include "cli/control_locks.h"
 #include "cli/stall_doc.h"
 #include "cli/status_doc.h"
 #include "cli/verify_answer.h"
@@ -26,7 +27,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 
-#define CONNECTIONS_MAX 32
+#define CONNECTIONS_MAX (32 + CONTROL_LOCKS_MAX)
 #define ROOTS_SHARE     4 /* of them: what the owner's programs can't take from root */
 #define REQUEST_MAX     (256 * 1024)
 #define IDLE_SECONDS    60         /* a connection without a request is closed */
@@ -438,6 +439,19 @@ static int handle_wait(struct connection *c, const json_t *request)
     return last ? control_send(c->fd, last) : -EPIPE;
 }
 
+static int handle_lock(struct connection *c, const json_t *request)
+{
+    return control_lock_paths(c->server->cache, c->fd, request, &c->gone, await_stop, c);
+}
+
+static int handle_locks(struct connection *c, const json_t *request)
+{
+    auto_free char *path = NULL;
+    int err = request_path(c, request, &path);
+
+    return err ? err : control_list_locks(c->server->cache, c->fd, path);
+}
+
 static int dispatch(struct connection *c, const json_t *request)
 {
     static const struct {
@@ -448,6 +462,7 @@ static int dispatch(struct connection *c, const json_t *request)
         {"pin", handle_pin},         {"unpin", handle_unpin},   {"wait", handle_wait},
         {"writers", handle_writers}, {"evict", handle_evict},   {"stored", handle_stored},
         {"units", handle_units},     {"commit", handle_commit}, {"verify", handle_verify},
+        {"lock", handle_lock},       {"locks", handle_locks},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

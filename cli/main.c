@@ -72,6 +72,19 @@ static const struct command commands[] = {
     {"evict", "PATH...", "Let clean content of these leave the cache",
      "What the store lacks, what is pinned or in use stays; then the exit code is 1.\n",
      command_evict},
+    {"lock", "[--wait TIME] [--refuse] PATH... -- COMMAND [ARGUMENT...]",
+     "Run a command while nothing below these is removed",
+     "What others remove there meanwhile is gone from the mount at once, and from store and\n"
+     "cache when the command has ended. RUNFS_LOCKED names a read-only view of each PATH, "
+     "with\n"
+     "what was removed since, joined by \":\".\n"
+     "  --wait     so long for a lock that is in the way, or a removal (else not at all)\n"
+     "  --refuse   removals by others fail (EBUSY) instead\n"
+     "Exits as the command does; 125 without the lock, 126 and 127 when the command can't be\n"
+     "run or found, 69 when the daemon ended before the command did.\n",
+     command_lock},
+    {"locks", "[PATH] [--json]", "Show who has what locked from removal",
+     "Without PATH: of all mounts of the user.\n", command_locks},
     {"url", "PATH [--as KIND] | --path URL",
      "Name the object behind a path, or the path of one",
      "Prints the URL of what stands at PATH, as other programs take it. A file that the store\n"

@@ -208,6 +208,7 @@ static void unmount(struct mount *m)
         moved = mountinfo_by_dev(m->dev, &info) == 0;
     }
     fs_unmount(m->fs, moved ? info.point : m->request->mountpoint, m->dev);
+    cache_deletion_unlock_all(m->cache); /* nobody reads by path any more */
     mountinfo_release(&info);
 }
 
@@ -368,8 +369,9 @@ static void write_back(struct mount *m, bool drained)
 }
 
 struct prospects {
-    bool cut;  /* something is left that the cache has not whole */
-    bool hope; /* something is left that another attempt may store */
+    bool cut;    /* something is left that the cache has not whole */
+    bool hope;   /* something is left that another attempt may store */
+    bool locked; /* a removal is: the unmount ends the lock */
 };
 
 /* What waits may wait behind a file that is cut; what is open may be written for ever. */
@@ -379,6 +381,8 @@ static int find_prospects(void *arg, const struct cache_pending *p)
 
     if (p->short_write)
         found->cut = true;
+    else if (strcmp(p->state, "locked") == 0)
+        found->locked = true;
     else if (strcmp(p->state, "waiting") != 0 && strcmp(p->state, "open") != 0 &&
              strcmp(p->state, "kept") != 0)
         found->hope = true;
@@ -392,7 +396,7 @@ static bool is_worth_trying(struct mount *m)
     struct prospects found = {0};
 
     (void)cache_each_pending(m->cache, find_prospects, &found);
-    return found.hope || !found.cut;
+    return found.hope || (!found.cut && !found.locked);
 }
 
 /* Uploads everything, trying again after failures, until it is done, drain_timeout is over, or

@@ -159,6 +159,7 @@ struct queue {
         unsigned drain; /* flushes under way that want everything, staged files too */
         struct deletion_lock *locks; /* in the order in which they were had */
         unsigned n_refusing;         /* of them */
+        bool no_locks;               /* the mount has ended: there is none any more */
     };
 };
 
