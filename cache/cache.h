@@ -215,8 +215,9 @@ int cache_setattr(struct cache *c, struct node *node, struct handle *h, unsigned
 /* The target, heap. */
 int cache_readlink(struct cache *c, struct node *node, struct waiter *w, char **ret);
 /* As the system calls: with size 0 the needed size; -ERANGE, -ENODATA. The attributes
- * user.runfs.state, .durability, .owed, .url, .version answer for every file and can't be set
- * (-EPERM); with routes .store, .route and .policy do, too, where a store has the path. */
+ * user.runfs.state, .durability, .owed, .url, .version, .locks, .unit and .unit.state answer
+ * for every file and can't be set (-EPERM); with routes .store, .route and .policy do, too,
+ * where a store has the path. */
 ssize_t cache_getxattr(struct cache *c, struct node *node, const char *name, void *value,
                        size_t size, struct waiter *w);
 /* The names of the attributes, each with its NUL, as cache_getxattr() returns a value. */
@@ -507,6 +508,15 @@ struct cache_deletion_lock {
 int cache_each_deletion_lock(struct cache *c, const char *path,
                              int (*visit)(void *arg, const struct cache_deletion_lock *l),
                              void *arg);
+/* What the view of the lock shows at `rel`, "" for the path that is locked itself: its lookup
+ * count is one higher. Nothing may be changed by it. -ENOENT: there is no such lock or name. */
+int cache_locked_node(struct cache *c, uint64_t id, const char *rel, struct waiter *w,
+                      struct node **ret);
+/* Visits the names in a directory of the view, some of them more than once, until a visit is
+ * not 0: it only copies. Of the mode the type counts. When this parks it begins anew. */
+typedef int (*cache_locked_visit)(void *arg, const char *name, uint32_t mode);
+int cache_locked_list(struct cache *c, uint64_t id, const char *rel, struct waiter *w,
+                      cache_locked_visit visit, void *arg);
 /* 0 when the store has what stands at `path`, under just that name; else -EBUSY, -ENODATA of a
  * file of which the cache lacks a part (cache_pending.short_write), or -EISDIR of a directory
  * that is no key of a store, with op->why. Of a directory only itself counts, not

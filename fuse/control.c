@@ -4,6 +4,7 @@
 #include "common/op.h"
 #include "fuse/by_id.h"
 #include "fuse/fs_impl.h"
+#include "fuse/locked.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@ static const struct {
     {INO_CONTROL_STATUS, "status.json"},
     {INO_CONTROL_METRICS, "metrics"},
     {INO_CONTROL_BY_ID, BY_ID_NAME},
+    {INO_CONTROL_LOCKED, LOCKED_NAME},
 };
 
 static fs_text text_of(const struct fs *fs, fuse_ino_t ino)
@@ -29,8 +31,9 @@ static fs_text text_of(const struct fs *fs, fuse_ino_t ino)
 
 static bool is_there(const struct fs *fs, fuse_ino_t ino)
 {
-    return ino == INO_CONTROL_BY_ID ? fs->config.raw_names != CODEC_NONE
-                                    : text_of(fs, ino) != NULL;
+    return ino == INO_CONTROL_BY_ID    ? fs->config.raw_names != CODEC_NONE
+           : ino == INO_CONTROL_LOCKED ? true
+                                       : text_of(fs, ino) != NULL;
 }
 
 /* What has that name in `.runfs`, or 0. */
@@ -57,14 +60,15 @@ void control_stat(const struct fs *fs, mode_t mode, struct stat *ret)
 
 static bool is_dir(fuse_ino_t ino)
 {
-    return ino == INO_CONTROL_DIR || ino == INO_CONTROL_BY_ID;
+    return ino == INO_CONTROL_DIR || ino == INO_CONTROL_BY_ID || ino == INO_CONTROL_LOCKED;
 }
 
 static void fill_stat(const struct fs *fs, fuse_ino_t ino, struct stat *st)
 {
-    /* The status names files of directories that may be closed to others. */
+    /* The status names files of directories that may be closed to others; a lock shows them. */
     control_stat(fs,
-                 is_dir(ino)                 ? S_IFDIR | 0555
+                 ino == INO_CONTROL_LOCKED   ? S_IFDIR | 0500
+                 : is_dir(ino)               ? S_IFDIR | 0555
                  : ino == INO_CONTROL_STATUS ? S_IFREG | 0400
                                              : S_IFREG | 0444,
                  st);
@@ -84,6 +88,10 @@ void control_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
     if (parent == INO_CONTROL_BY_ID) {
         by_id_lookup(req, name);
+        return;
+    }
+    if (parent == INO_CONTROL_LOCKED || ino_is_locked(parent)) {
+        locked_lookup(req, parent, name);
         return;
     }
     e.entry_timeout = fs->entry_timeout;
@@ -109,6 +117,8 @@ void control_getattr(fuse_req_t req, fuse_ino_t ino)
         by_id_getattr_dir(req);
     } else if (ino_is_link(ino)) {
         by_id_getattr(req, ino);
+    } else if (ino_is_locked(ino)) {
+        locked_getattr(req, ino);
     } else {
         fill_stat(fs, ino, &st);
         (void)fuse_reply_attr(req, &st, fs->attr_timeout);
@@ -127,6 +137,8 @@ void control_readlink(fuse_req_t req, fuse_ino_t ino)
 {
     if (ino_is_link(ino))
         by_id_readlink(req, ino);
+    else if (ino_is_locked(ino))
+        locked_readlink(req, ino);
     else
         (void)fuse_reply_err(req, EINVAL);
 }
@@ -138,6 +150,10 @@ void control_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
     if ((fi->flags & O_ACCMODE) != O_RDONLY) {
         (void)fuse_reply_err(req, EACCES);
+        return;
+    }
+    if (ino_is_locked(ino)) {
+        locked_open(req, ino, fi);
         return;
     }
     struct open_file *f = open_file_new(fs);
@@ -178,6 +194,10 @@ void control_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     if (ino == INO_CONTROL_BY_ID) {
         by_id_opendir(req, fi);
+        return;
+    }
+    if (ino_is_locked(ino) || ino == INO_CONTROL_LOCKED) {
+        locked_opendir(req, ino, fi);
         return;
     }
     fi->fh = 0;
@@ -231,6 +251,8 @@ void control_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 {
     if (ino == INO_CONTROL_BY_ID)
         by_id_readdir(req, size, off, fi, plus);
+    else if (ino_is_locked(ino) || ino == INO_CONTROL_LOCKED)
+        locked_readdir(req, ino, size, off, fi, plus);
     else
         list_files(req, size, off, plus);
 }

@@ -1,6 +1,6 @@
 /* The virtual directory `.runfs` in the mount's root: status.json and metrics, read-only, not
- * in the root's listing, their text made when they are opened; and the directory of by_id.h.
- * Node ids with a lower half of 2 to 15 are its. */
+ * in the root's listing, their text made when they are opened; and the directories of by_id.h
+ * and locked.h. Node ids with a lower half of 2 to 15 are its. */
 #ifndef RUNFS_FUSE_CONTROL_H
 #define RUNFS_FUSE_CONTROL_H
 

@@ -159,7 +159,8 @@ int fs_new(const struct fs_config *config, struct op *op, struct fs **ret)
     parked_init(&fs->parked);
     await_init(&fs->awaiting);
     kept_init(&fs->kept);
-    links_init(&fs->links);
+    links_init(&fs->links, INO_LINK);
+    links_init(&fs->locked, INO_LOCKED);
     notify_init(&fs->notify_nodes);
     notify_init(&fs->notify_entries);
     backings_init(&fs->backings);
@@ -191,6 +192,7 @@ void fs_free(struct fs *fs)
     await_destroy(&fs->awaiting);
     parked_destroy(&fs->parked);
     links_destroy(&fs->links);
+    links_destroy(&fs->locked);
     kept_destroy(&fs->kept);
     mutex_destroy(&fs->files_lock);
     free((char *)fs->config.mountpoint);

@@ -12,11 +12,13 @@
 #include "fuse/pending.h"
 
 /* Inode numbers of the control files. The root has FUSE_ROOT_ID; the lower halves of those of
- * cache_node_id() are above these. Links have INO_LINK for a lower half. */
+ * cache_node_id() are above these. Links have INO_LINK for a lower half, what a lock
+ * shows INO_LOCKED. */
 #define INO_CONTROL_DIR     2
 #define INO_CONTROL_STATUS  3
 #define INO_CONTROL_METRICS 4
 #define INO_CONTROL_BY_ID   5
+#define INO_CONTROL_LOCKED  8
 #define INO_CONTROL_LAST    15
 
 #define ACCESS_ACL "system.posix_acl_access"
@@ -51,7 +53,7 @@ struct fs {
     struct parked_list parked;
     struct await_list awaiting;
     struct kept kept;
-    struct links links;
+    struct links links, locked; /* of `.runfs/by-id` and `.runfs/locked` */
     struct notify_queue notify_nodes, notify_entries;
     struct backings backings;
 

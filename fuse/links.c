@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,9 +18,10 @@ struct link {
     char name[];
 };
 
-void links_init(struct links *l)
+void links_init(struct links *l, uint32_t half)
 {
     memset(l, 0, sizeof(*l));
+    l->half = half;
     mutex_init(&l->lock);
 }
 
@@ -54,7 +56,7 @@ static fuse_ino_t free_ino_locked(struct links *l) REQUIRES(links_mutex)
     fuse_ino_t ino;
 
     do
-        ino = (fuse_ino_t)++l->last << 32 | INO_LINK;
+        ino = (fuse_ino_t)++l->last << 32 | l->half;
     while (find_locked(l, ino));
     return ino;
 }
@@ -117,7 +119,17 @@ bool links_name(struct links *l, fuse_ino_t ino, char ret[PATH_NAME_MAX + 1])
     const struct link *link = find_locked(l, ino);
 
     if (link)
-        memcpy(ret, link->name, strlen(link->name) + 1);
+        (void)snprintf(ret, PATH_NAME_MAX + 1, "%s", link->name);
     links_unlock(l);
     return link != NULL;
+}
+
+char *links_name_dup(struct links *l, fuse_ino_t ino)
+{
+    links_lock(l);
+    const struct link *link = find_locked(l, ino);
+    char *name = link ? strdup(link->name) : NULL;
+
+    links_unlock(l);
+    return name;
 }

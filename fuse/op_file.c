@@ -75,7 +75,7 @@ static int run_read(struct pending *p)
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    if (ino_is_control(ino)) {
+    if (ino_is_control(ino) && !open_file_of(fi)->handle) {
         control_read(req, fi, size, off);
         return;
     }

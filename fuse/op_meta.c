@@ -40,6 +40,8 @@ static void forget(struct fs *fs, fuse_ino_t ino, uint64_t nlookup)
 
     if (ino_is_link(ino))
         links_forget(&fs->links, ino, nlookup);
+    else if (ino_is_locked(ino))
+        links_forget(&fs->locked, ino, nlookup);
     else if (n)
         cache_forget(fs->cache, n, nlookup);
 }

@@ -7,6 +7,9 @@
 #include "runs/routes.h"
 
 #include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <utlist.h>
 
 /* Names below a new directory stand for it once the store has one of them; till then it waits
  * in no queue, and still is in no store. */
@@ -99,6 +102,34 @@ static char *unit_text_locked(struct cache *c, struct node *n, const char *what)
     return strcmp(what, "unit") ? strdup(state) : dir->is_root ? strdup("") : node_path(dir);
 }
 
+/* A line for each lock of the path, of what is above it and below it. */
+static char *locks_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    auto_buf struct buf b = BUF_INIT(64 << 10);
+    auto_free char *path = node_path(n);
+    const struct deletion_lock *l;
+    struct utsname node;
+
+    if (!path)
+        return NULL;
+    (void)uname(&node);
+    locks_reap_locked(c);
+    DL_FOREACH(c->queue->locks, l)
+    {
+        time_t since = (time_t)(l->since_ns / NS_PER_SEC);
+        char at[32] = "";
+        struct tm tm;
+        if (gmtime_r(&since, &tm))
+            (void)strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%SZ", &tm);
+        if (lock_meets_locked(l, path) &&
+            buf_addf(&b, "%s %s pid=%ld node=%s since=%s path=%s command=%s\n",
+                     l->refuse ? "refuse" : "hide", l->node ? "file" : "command",
+                     (long)l->holder.pid, node.nodename, at, l->paths[0].path, l->command) < 0)
+            return NULL;
+    }
+    return b.len ? buf_take(&b) : strdup("");
+}
+
 char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
 {
     cache_assert_locked(c);
@@ -108,6 +139,8 @@ char *xattr_own_locked(struct cache *c, struct node *n, const char *what)
         return strdup(node_durability_locked(c, n));
     if (strcmp(what, "owed") == 0)
         return node_owed_text_locked(c, n);
+    if (strcmp(what, "locks") == 0)
+        return locks_locked(c, n);
     if (strcmp(what, "version") == 0)
         return n->links && etag_known(&n->links->etag) ? etag_dup(&n->links->etag) : strdup("");
     if (strcmp(what, "url") == 0)

@@ -49,7 +49,7 @@ def runs_have_their_ids(tree):
         check(errno_of(os.lstat, f"{by_id}/{spelling}") == "ENOENT", f"{spelling} is there")
     check(get(f"{by_id}/{IDS['50%']}/metadata/m") == b"50%", "a run by its id, before a listing")
     check(sorted(os.listdir(by_id)) == sorted(IDS.values()), f"by-id has {sorted(os.listdir(by_id))}")
-    check(sorted(os.listdir(f"{m.mountpoint}/.runfs")) == ["by-id", "metrics", "status.json"], ".runfs")
+    check(sorted(os.listdir(f"{m.mountpoint}/.runfs")) == ["by-id", "locked", "metrics", "status.json"], ".runfs")
     for run, shown in IDS.items():
         check(os.readlink(f"{by_id}/{shown}") == f"../../{encoded(run)}", f"the target of {shown}")
         check(get(f"{by_id}/{shown}/metadata/m") == run.encode(), f"what {shown} leads to")
@@ -134,7 +134,7 @@ def nothing_can_be_changed(tree):
     m.umount()
     for layout in ("plain", "torchx"):
         m = tree.mount(tree.config(names=("one",), more={"layout": layout}), layout)
-        check(sorted(os.listdir(f"{m.mountpoint}/.runfs")) == ["metrics", "status.json"], f".runfs of {layout}")
+        check(sorted(os.listdir(f"{m.mountpoint}/.runfs")) == ["locked", "metrics", "status.json"], f".runfs of {layout}")
         check(errno_of(os.lstat, f"{m.mountpoint}/.runfs/by-id") == "ENOENT", f"by-id of {layout}")
         m.umount()
 

@@ -12,7 +12,7 @@ def hidden_directory(mount):
     root = mount.mountpoint
     check(".runfs" not in os.listdir(root), "in the root's listing")
     check(stat.S_ISDIR(os.stat(f"{root}/.runfs").st_mode), "no directory")
-    check(sorted(os.listdir(f"{root}/.runfs")) == ["metrics", "status.json"], "its listing")
+    check(sorted(os.listdir(f"{root}/.runfs")) == ["locked", "metrics", "status.json"], "its listing")
     check(errno_of(os.mkdir, f"{root}/.runfs") == "EEXIST", "mkdir of it")
     check(errno_of(os.rmdir, f"{root}/.runfs") in ("EPERM", "EACCES"), "rmdir of it")
     check(errno_of(os.mkdir, f"{root}/.runfs/x") in ("EPERM", "EACCES"), "mkdir in it")

@@ -298,6 +298,122 @@ START_TEST(what_is_not_here_is_fetched_before_its_name_is_taken)
 }
 END_TEST
 
+/* ---- the view ---- */
+
+static void woken(struct waiter *w, int err)
+{
+    (void)w, (void)err;
+}
+
+/* Calls that may park, made again until they do not. */
+#define UNPARKED(r, call)                                                                      \
+    do {                                                                                       \
+        struct waiter waiter_ = {.wake = woken}, *w = &waiter_;                                \
+        while (((r) = (call)) == CACHE_PARKED) {                                               \
+            (void)usleep(20000);                                                               \
+            (void)cache_cancel(d.cache, w);                                                    \
+        }                                                                                      \
+    } while (0)
+
+/* Fails unless the view shows this text, of up to 63 bytes, at the path; NULL: nothing. */
+static void view_shows(uint64_t id, const char *rel, const char *wanted)
+{
+    struct node *n = NULL;
+    struct handle *h;
+    char buf[64] = "";
+    int r;
+
+    UNPARKED(r, cache_locked_node(d.cache, id, rel, w, &n));
+    if (!wanted) {
+        ck_assert_int_eq(r, -ENOENT);
+        return;
+    }
+    ck_assert_msg(r == 0, "%s: %d", rel, r);
+    UNPARKED(r, cache_open(d.cache, n, O_RDONLY, w, &h));
+    ck_assert_msg(r == 0, "%s: %d", rel, r);
+    ssize_t len = driven_pread(&d, h, buf, sizeof(buf) - 1, 0);
+    ck_assert_int_ge(len, 0);
+    ck_assert_str_eq(buf, wanted);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    cache_forget(d.cache, n, 1);
+}
+
+static int add_to_text(void *arg, const char *name, uint32_t mode)
+{
+    char *text = arg;
+
+    if (!strstr(text, name))
+        (void)strcat(strcat(strcat(text, name), S_ISDIR(mode) ? "/" : ""), " ");
+    return 0;
+}
+
+static void view_lists(uint64_t id, const char *rel, const char *wanted)
+{
+    char text[200];
+    int r;
+
+    UNPARKED(r, (*text = 0, cache_locked_list(d.cache, id, rel, w, add_to_text, text)));
+    ck_assert_int_eq(r, 0);
+    ck_assert_str_eq(text, wanted);
+}
+
+START_TEST(a_lock_s_view_shows_what_was_removed)
+{
+    make_tree();
+    put("d/c", "stays");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    driven_mount_afresh(&d); /* the store alone has it */
+    uint64_t id = lock("d", false, getpid());
+    view_shows(id, "a", "of a");
+    ck_assert_int_eq(driven_unlink(&d, "d/a"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "d/sub/b"), 0);
+    ck_assert_int_eq(driven_rmdir(&d, "d/sub"), 0);
+    view_shows(id, "a", "of a");
+    view_shows(id, "sub/b", "of b");
+    view_shows(id, "c", "stays");
+    view_shows(id, "none", NULL);
+    view_lists(id, "", "a sub/ c ");
+    view_lists(id, "sub", "b ");
+    put("d/a", "anew"); /* is another file */
+    view_shows(id, "a", "of a");
+    put("d/new", "later");
+    view_shows(id, "new", "later");
+    uint64_t late = lock("d", false, getpid());
+    view_shows(late, "a", "anew"); /* what it found */
+    view_shows(late, "sub/b", NULL);
+    unlock(late);
+    unlock(id);
+    struct node *n;
+    struct waiter w = {.wake = woken};
+    ck_assert_int_eq(cache_locked_node(d.cache, id, "a", &w, &n), -ENOENT);
+}
+END_TEST
+
+START_TEST(a_lock_s_view_follows_what_is_moved)
+{
+    make_tree();
+    uint64_t id = lock("d", false, getpid());
+    ck_assert_int_eq(driven_rename(&d, "d/a", "out"), 0);
+    view_shows(id, "a", "of a");
+    view_lists(id, "", "a sub/ ");
+    ck_assert_int_eq(driven_rename(&d, "d", "e"), 0);
+    view_shows(id, "sub/b", "of b");
+    ck_assert_int_eq(driven_unlink(&d, "e/sub/b"), 0);
+    ck_assert_int_eq(driven_unlink(&d, "out"), 0);
+    view_shows(id, "sub/b", "of b");
+    view_shows(id, "a", "of a");
+    view_lists(id, "", "a sub/ ");
+    view_lists(id, "sub", "b ");
+    put("over", "over it");
+    put("e/c", "replaced");
+    uint64_t file = lock("e/c", false, getpid());
+    ck_assert_int_eq(driven_rename(&d, "over", "e/c"), 0);
+    view_shows(file, "", "replaced");
+    unlock(file);
+    unlock(id);
+}
+END_TEST
+
 /* ---- eviction ---- */
 
 static void put_large(const char *path)
@@ -419,6 +535,27 @@ START_TEST(a_lock_waits_for_one_that_refuses)
 }
 END_TEST
 
+START_TEST(an_attribute_tells_who_has_it_locked)
+{
+    char text[256] = "", wanted[64];
+
+    make_tree();
+    ck_assert_int_eq(driven_getxattr(&d, "d", "user.runfs.locks", text, 255), 0);
+    uint64_t id = lock("d/sub", true, other);
+    (void)snprintf(wanted, sizeof(wanted), "refuse command pid=%d node=", (int)other);
+    for (int i = 0; i < 3; i++) {
+        static const char *const paths[] = {"d", "d/sub", "d/sub/b"};
+        memset(text, 0, sizeof(text));
+        ck_assert_int_gt(driven_getxattr(&d, paths[i], "user.runfs.locks", text, 255), 0);
+        ck_assert_msg(strncmp(text, wanted, strlen(wanted)) == 0, "%s", text);
+        ck_assert_ptr_nonnull(strstr(text, " path=d/sub command=a test\n"));
+    }
+    ck_assert_int_eq(driven_getxattr(&d, "d/a", "user.runfs.locks", text, 255), 0);
+    unlock(id);
+    ck_assert_int_eq(driven_getxattr(&d, "d/sub", "user.runfs.locks", text, 255), 0);
+}
+END_TEST
+
 /* ---- both orders ---- */
 
 #define ROUNDS 200
@@ -483,10 +620,13 @@ int main(void)
     tcase_add_test(t, what_is_moved_stays_locked_where_it_comes);
     tcase_add_test(t, a_name_that_is_taken_again_goes_up);
     tcase_add_test(t, what_is_not_here_is_fetched_before_its_name_is_taken);
+    tcase_add_test(t, a_lock_s_view_shows_what_was_removed);
+    tcase_add_test(t, a_lock_s_view_follows_what_is_moved);
     tcase_add_test(t, locked_content_is_evicted_last);
     tcase_add_test(t, removals_are_refused_to_all_but_the_holder);
     tcase_add_test(t, what_the_holder_started_is_the_holder);
     tcase_add_test(t, a_lock_waits_for_one_that_refuses);
+    tcase_add_test(t, an_attribute_tells_who_has_it_locked);
     tcase_add_test(t, a_lock_and_a_removal_meet);
     suite_add_tcase(s, t);
     return suite_run(s);

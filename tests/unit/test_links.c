@@ -12,7 +12,7 @@ static char name[PATH_NAME_MAX + 1];
 
 static void setup(void)
 {
-    links_init(&links);
+    links_init(&links, INO_LINK);
 }
 
 static void teardown(void)
