@@ -54,6 +54,7 @@ trap cleanup EXIT
 . "$here/stores.sh"
 . "$here/configurations.sh"
 . "$here/policy_options.sh"
+. "$here/locks.sh"
 . "$here/s3.sh"
 
 # Called by a test that can't run here; the test returns after it.

@@ -45,6 +45,7 @@ import counts
 import growing
 import hostile
 import identity
+import lock_files
 import mapped
 import modes
 import nodes
@@ -221,7 +222,7 @@ class Suite:
         for store in ("file", "mem", "s3"): # nobody else sees into memory, and a second mount has its own
             for mode in self.modes:
                 prefix = f"routes-{store}-{mode}"
-                cases = (routes.THROUGH, coded.THROUGH) if store == "mem" else (routes.CASES + by_id.CASES, coded.CASES)
+                cases = (routes.THROUGH, coded.THROUGH) if store == "mem" else (routes.CASES + by_id.CASES + lock_files.CASES, coded.CASES)
                 self.add_each("routes", (store, mode), prefix, cases[0], over_stores, 8)
                 self.add_each("coded", (store, mode), prefix, cases[1], over_stores, 8)
         for mode in self.modes:
