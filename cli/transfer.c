@@ -83,7 +83,7 @@ static int report_stays(const char *path, const json_t *answer)
         (void)snprintf(scratch, sizeof(scratch), " %" PRIu64 " scratch,", local);
     return command_failed("%s: %" PRIu64 " stay in the cache (%" PRIu64
                           " that no store has so,%s %" PRIu64 " pinned, %" PRIu64
-                          " open or of several names): %s",
+                          " open, locked or of several names): %s",
                           path, all, dirty, scratch, pinned, used, names ? names : "");
 }
 

@@ -32,7 +32,7 @@ _runfs() {
     local word=$2 previous=$3 command=${COMP_WORDS[1]}
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict verify url paths check recover help version --help --version" "$word"
+        _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict lock locks verify url paths check recover help version --help --version" "$word"
         return
     fi
     # "=" ends a word for readline: the words around it belong to one option.
@@ -58,9 +58,11 @@ _runfs() {
     verify:-*) _runfs_complete_words "--json --timeout --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
     url:-*) _runfs_complete_words "--as --path --help" "$word" ;;
+    lock:-*) _runfs_complete_words "--wait --refuse --help --" "$word" ;;
+    locks:-*) _runfs_complete_words "--json --help" "$word" ;;
     paths:-*) _runfs_complete_words "--config --dataset --help" "$word" ;;
     check:-*) _runfs_complete_words "--key --expand --json --reach --same-as --help" "$word" ;;
-    help:*) _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict verify url paths check recover" "$word" ;;
+    help:*) _runfs_complete_words "mount umount status flush commit units fetch pin unpin evict lock locks verify url paths check recover" "$word" ;;
     umount:* | status:*) _runfs_complete_words "$(_runfs_mountpoints)" "$word" ;;
     esac
 }

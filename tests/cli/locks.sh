@@ -15,10 +15,13 @@ hold() {
     until_true 20 [ -s "$d/command" ] || say 'the command did not start'
 }
 
+wait_for_holder() {
+    wait "$holder"
+}
+
 end_hold() {
     touch "$d/end"
-    wait "$holder"
-    code=$?
+    try wait_for_holder
     rm -f "$d/end" "$d/command"
     expect_code "${1:-0}"
 }
@@ -98,8 +101,7 @@ test_signals_reach_the_command() {
     "$runfs" lock "$d/mnt/run" -- sh -c 'trap "exit 9" TERM; : >"$1/ready"; while :; do sleep 0.05; done' sh "$d" &
     holder=$!
     until_true 20 [ -e "$d/ready" ] && kill -TERM "$holder" || return 1
-    wait "$holder"
-    code=$?
+    try wait_for_holder
     expect_code 9 && umount_here
 }
 

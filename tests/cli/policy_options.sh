@@ -91,7 +91,7 @@ test_fields_that_are_refused() {
     ! is_mounted "$d/mnt" || say mounted || return 1
     try "$runfs" mount --help
     grep -qE '^  conflict +keep, last$' "$work/out" && grep -qE '^  interval +a time$' "$work/out" &&
-        grep -qE '^  unit_max .* del_locks$' "$work/out" || say "$(cat "$work/out")" || return 1
+        grep -qE '^  unit_max .* keep_last$' "$work/out" || say "$(cat "$work/out")" || return 1
 }
 
 test_check_of_fields() {
