@@ -67,7 +67,7 @@ needs() {
     local word stage=${1% *} preset=${1#* }
     case $stage in
     prepare | build | lint | check | fuzz) ;;
-    *) echo "build $preset" ;;
+    *) [ "$preset" = - ] || echo "build $preset" ;;
     esac
     for word in ${needs_of[$1]}; do
         [[ $word == +* ]] || echo "prepare $word"

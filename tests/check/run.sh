@@ -190,6 +190,13 @@ test_one_at_a_time_has_the_word() {
     ends_with 0 && [ ! -e "$work/both" ]
 }
 
+test_what_has_no_preset_needs_no_build() {
+    job one '' 'echo one >>order' "$good"
+    sed -i 's/^one release/one -/' "$work/scripts/check/jobs"
+    check
+    ends_with 0 && says '^one +3 passed' && [ "$(xargs <"$work/order")" = one ]
+}
+
 test_side_by_side_they_are() {
     job one '' 'touch one; until [ -e two ]; do sleep 0.05; done' "$good"
     job two '' 'touch two; until [ -e one ]; do sleep 0.05; done' "$good"
