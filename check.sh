@@ -47,14 +47,14 @@ HELP
 
 # Whether one of the chosen jobs mounts something.
 mounts() {
-    plan | grep -qvE '^(prepare|build|check|lint|unit|contract|fuzz|sign) '
+    plan | grep -qvE '^(prepare|build|check|lint|unit|contract|fuzz|sign|protocol) '
 }
 
 # Tests that mount need a device that this user can open.
 need_fuse() {
     local problem
     problem=$(fuse_problem)
-    [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh check lint unit contract fuzz sign"
+    [ -z "$problem" ] || die "$problem. Without it only these run: ./check.sh check lint unit contract fuzz sign protocol"
 }
 
 # The tests of several jobs mount as an ordinary user: as udev sets it, for as long as they run.

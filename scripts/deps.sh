@@ -26,6 +26,7 @@ check=(
     g++ python3-dev python3-venv attr procps psmisc util-linux git curl binutils man-db
     acl fio rsync # tests/posix
     ccache        # a build that was made before costs little
+    spin          # tests/protocol
 )
 posix=(stress-ng dbench postgresql python3-gdbm 'libpython3.13-testsuite|libpython3.12-testsuite|libpython3.11-testsuite|libpython3.10-testsuite')
 spark=('openjdk-17-jre-headless|openjdk-21-jre-headless|default-jre-headless')
