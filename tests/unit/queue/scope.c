@@ -6,6 +6,7 @@
 #include "tests/unit/queue/suites.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- of a path ---- */
@@ -160,6 +161,31 @@ START_TEST(a_removal_waits_for_its_scope)
 }
 END_TEST
 
+/* In a full store it waits for what goes to another one, in its scope, too. */
+START_TEST(a_removal_that_makes_room_waits_for_other_stores)
+{
+    struct cache *c = owed_new("", "");
+    struct barrier b;
+
+    free(c->queue->volumes);
+    c->queue->volumes = calloc(2, sizeof(*c->queue->volumes));
+    ck_assert_ptr_nonnull(c->queue->volumes);
+    c->queue->volumes[0].out_of_quota = true;
+    owed_close(c, "a/b/c/f 1 a/x/c/f 1 a/y/c/f 1");
+    tree_find(c, "a/b/c/f", NULL)->links->volume = 1;
+    tree_find(c, "a/x/c/f", NULL)->links->volume = 1;
+    c->tree->seq = SEQ_STEP;
+    struct intent *beside = owed_add(c, "unlink a/b/d/e");
+    struct intent *full = owed_add(c, "unlink a/y/d/e");
+    barrier_init_locked(c, &b);
+    bool waits = barrier_holds_locked(c, &b, beside);
+    bool waits_for_full = barrier_holds_locked(c, &b, full);
+    barrier_release(&b);
+    owed_free(c);
+    ck_assert(waits && !waits_for_full);
+}
+END_TEST
+
 /* ---- what moves ---- */
 
 /* A file was closed first, then come the rows. What the first row's scope is when something has
@@ -285,6 +311,7 @@ Suite *scope_suite(void)
 
     tcase_add_loop_test(t, a_path_has_a_scope, 0, ARRAY_SIZE(scopes));
     tcase_add_loop_test(t, a_removal_waits_for_its_scope, 0, ARRAY_SIZE(waiting));
+    tcase_add_test(t, a_removal_that_makes_room_waits_for_other_stores);
     tcase_add_loop_test(t, a_scope_reaches_what_left_it, 0, ARRAY_SIZE(moved));
     tcase_add_loop_test(t, what_may_have_moved_is_waited_for, 0, ARRAY_SIZE(found));
     tcase_add_test(t, a_pass_looks_at_each_once);
