@@ -189,6 +189,19 @@ START_TEST(two_users_of_one_process_share_the_file)
 }
 END_TEST
 
+/* It may be reading what its child removes. */
+START_TEST(a_child_of_the_process_is_another)
+{
+    const char *name = lock_name("ray/ckpt", getpid());
+
+    ck_assert_int_eq(touch_as(getpid(), name), 0);
+    ck_assert_int_eq(unlink_as(one, "ray/ckpt/model"), -EBUSY);
+    ck_assert_int_eq(unlink_as(one, name), -EBUSY);
+    ck_assert_int_eq(driven_unlink(d, "ray/ckpt/model"), 0);
+    ck_assert_int_eq(driven_unlink(d, name), 0);
+}
+END_TEST
+
 START_TEST(a_lock_ends_with_its_process)
 {
     const char *name = lock_name("ray/ckpt", one);
@@ -286,6 +299,7 @@ int main(void)
     tcase_add_test(t, what_is_no_lock_is_an_ordinary_file);
     tcase_add_test(t, the_last_one_out_removes);
     tcase_add_test(t, two_users_of_one_process_share_the_file);
+    tcase_add_test(t, a_child_of_the_process_is_another);
     tcase_add_test(t, a_lock_ends_with_its_process);
     tcase_add_test(t, what_is_locked_need_not_exist_yet);
     tcase_add_test(t, the_file_is_in_its_directory_s_way);

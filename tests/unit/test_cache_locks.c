@@ -521,6 +521,7 @@ START_TEST(a_lock_waits_for_one_that_refuses)
 
     make_tree();
     refusing = lock("d/sub", true, other);
+    ck_assert_int_eq(driven_rename(&d, "d", "e"), -EBUSY); /* it would go along */
     ck_assert_int_eq(lock_for("d", false, getpid(), 0, &op, &id), -EBUSY);
     ck_assert_ptr_nonnull(strstr(op.why, "d/sub is locked by process"));
     int64_t began_ns = clock_mono_ns();
