@@ -28,6 +28,7 @@ test_verify_a_folder() {
     try "$runfs" flush --level verified "$d/mnt/runs"
     verified '4 files, 13 B verified (2 by reading back)' || return 1
     [ "$(durability_of "$d/mnt/runs")" = verified ] && [ "$(durability_of "$d/mnt/other")" != verified ] || say 'durability' || return 1
+    try "$runfs" flush "$d/mnt/other"
     try "$runfs" verify "$d/mnt/runs/r1" "$d/mnt/other/x"
     verified '4 files' || return 1
     try "$runfs" verify "$d/mnt/runs/latest" # the link, and what it leads to
