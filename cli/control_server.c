@@ -10,6 +10,7 @@
 #include "cli/control_locks.h"
 #include "cli/stall_doc.h"
 #include "cli/status_doc.h"
+#include "cli/units_answer.h"
 #include "cli/verify_answer.h"
 #include "common/lock.h"
 #include "common/log.h"
@@ -343,27 +344,13 @@ static int handle_evict(struct connection *c, const json_t *request)
     return answer ? control_send(c->fd, answer) : err;
 }
 
-static void add_unit(void *arg, const struct cache_unit *u)
-{
-    auto_free char *path = control_encode_path(u->path);
-
-    (void)json_array_append_new(
-        arg, json_pack("{s:s, s:s, s:b, s:I, s:f, s:s}", "path", path ? path : "", "state",
-                       u->state, "declared", u->declared, "lacks", (json_int_t)u->lacks,
-                       "idle_s", (double)u->idle_ns / (double)NS_PER_SEC, "why", u->why));
-}
-
 static int handle_units(struct connection *c, const json_t *request)
 {
     auto_free char *path = NULL;
-    auto_json json_t *answer = json_pack("{s:b, s:[]}", "ok", 1, "units");
     int err = request_path(c, request, &path);
+    auto_json json_t *answer = err ? NULL : units_answer(c->server->cache, path);
 
-    if (err)
-        return err;
-    if (answer)
-        cache_each_unit(c->server->cache, path, add_unit, json_object_get(answer, "units"));
-    return control_send(c->fd, answer);
+    return err ? err : control_send(c->fd, answer);
 }
 
 static int handle_commit(struct connection *c, const json_t *request)
