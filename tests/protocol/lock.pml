@@ -1,4 +1,9 @@
-/* A unit is removed by one mount and locked by others. */
+/* A unit is removed by one mount and locked by others; a mount that shows it looks on. FINISHER: the third mount locks
+ * nothing, and finishes the removal when the remover is gone. */
+#ifdef FINISHER
+#define MOUNTS 3
+#define F 2
+#endif
 #ifndef MOUNTS
 #define MOUNTS 2
 #endif
@@ -25,14 +30,18 @@ bit ended[MOUNTS];
 
 #define HELD(m) (held[m] && !lost[m] && !dead[m])
 #define LIVING(m) (LISTED(LOCK(m)) && !over[m])
-#if MOUNTS == 3
+#if MOUNTS == 3 && !defined(FINISHER)
 #define ANY_HELD (HELD(1) || HELD(2))
 #define ANY_LIVING (LIVING(1) || LIVING(2))
 #define ALL_ENDED (ended[0] && ended[1] && ended[2])
 #else
 #define ANY_HELD HELD(1)
 #define ANY_LIVING LIVING(1)
+#if MOUNTS == 3
+#define ALL_ENDED (ended[0] && ended[1] && ended[2])
+#else
 #define ALL_ENDED (ended[0] && ended[1])
+#endif
 #endif
 
 inline take_tail() { assert(!(tail && ANY_HELD)); tail = 0 }
@@ -134,14 +143,50 @@ take_back:
     ended[m] = 1
 }
 
+#ifdef FINISHER
+proctype finisher()
+{
+    {
+        if
+        :: LISTED(GONE) && over[R] ->
+            WAIT(F);
+#ifdef RULE_FINISHER_LISTS_LOCKS
+            !ANY_LIVING;
+#endif
+            SEND(F, REMOVE_TAIL, take_tail(), BEAT(F));
+            SEND(F, REMOVE_REST, take_rest(), BEAT(F));
+            late[F] == 0;
+            SEND(F, REMOVE_GONE, note[GONE] = 0, BEAT(F))
+        :: ended[R] && late[R] == 0 && !note[GONE] -> skip
+        fi
+    } unless { dead[F] };
+    ended[F] = 1
+}
+#endif
+
+#if MOUNTS == 2
+/* Looks once, at any moment, first for the names and then for the notes: it shows all of a unit, or nothing. */
+proctype reader()
+{
+    rest || tail;
+    if
+    :: LISTED(GONE) -> skip
+    :: atomic { !LISTED(GONE) -> assert(rest == tail) }
+    fi
+}
+#endif
+
 /* When nothing moves any more: each wait has ended, and no note is left of a mount that lives. */
 proctype judge()
 {
     timeout;
     assert(ALL_ENDED);
     assert(dead[R] || (!note[GONE] && !tail && !rest));
+#ifdef FINISHER
+    assert(dead[R] || dead[F] || !note[GONE]);
+#endif
     assert(dead[1] || !note[LOCK(1)]);
-#if MOUNTS == 3
+#if MOUNTS == 3 && !defined(FINISHER)
     assert(dead[2] || !note[LOCK(2)])
 #endif
 }
@@ -151,8 +196,12 @@ init
     atomic {
         run remover();
         run locker(1);
-#if MOUNTS == 3
+#ifdef FINISHER
+        run finisher();
+#elif MOUNTS == 3
         run locker(2);
+#else
+        run reader();
 #endif
         begin_world();
         run judge()

@@ -184,6 +184,9 @@ wait_for_the_old:
         SEND(m, REMOVE_REST, remove_foreign_rest(m), TAKER_LOST(m));
 #endif
 #ifdef RULE_OLD_NOTE_BEFORE_TAKE
+#ifdef RULE_FENCE
+        late[m] == 0;
+#endif
         SEND(m, REMOVE_OPEN_OF_X, note[OPEN(X)] = 0, TAKER_LOST(m));
 #endif
 withdraw:
@@ -216,6 +219,20 @@ give_up:
     ended[m] = 1
 }
 
+#if MOUNTS == 2
+/* Looks once, at any moment, first for the names and then for the notes. */
+#define HIDES(m) (LISTED(OPEN(m)) && !(seal[m] && tail == m))
+#define HIDDEN (HIDES(0) || HIDES(1))
+proctype reader()
+{
+    rest[X] || rest[1] || tail != NONE;
+    if
+    :: HIDDEN -> skip
+    :: atomic { !HIDDEN -> assert(tail != NONE && rest[tail] && !rest[1 - tail]) }
+    fi
+}
+#endif
+
 proctype judge()
 {
     timeout;
@@ -233,6 +250,9 @@ init
         run taker(1);
 #if MOUNTS == 3
         run taker(2);
+#endif
+#if MOUNTS == 2
+        run reader();
 #endif
         begin_world();
         run judge()
