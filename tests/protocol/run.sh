@@ -69,7 +69,7 @@ ok() {
 fail() {
     failed=$((failed + 1))
     echo "FAIL $1: $2"
-    echo "REPEAT: ${RUNFS_NIGHTLY:+RUNFS_NIGHTLY=1 }tests/protocol/run.sh $1"
+    echo "REPEAT: ./check.sh --job protocol - $1"
 }
 
 wanted() {
