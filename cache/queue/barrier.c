@@ -44,7 +44,7 @@ static void hold_beside(struct barrier_files *b, const struct file *f) REQUIRES(
 
 static void hold_for(struct barrier_files *b, const struct file *f) REQUIRES(cache_mutex)
 {
-    if (file_is_refused_locked(f))
+    if (file_is_refused_locked(f) || unit_waits_for_refused_locked(f))
         hold_beside(b, f);
     else if (f->debt.seq < b->seq)
         b->seq = f->debt.seq;
@@ -183,7 +183,8 @@ bool barrier_holds_locked(struct cache *c, struct barrier *b, const struct inten
 
     cache_assert_locked(c);
     return scope_holds(c, b, files, removal, seq) || (dir && seq > dir->seq) ||
-           moved_is_missing(c, removal);
+           moved_is_missing(c, removal) ||
+           (!makes_room(c, removal) && units_hold_removal_locked(c, removal));
 }
 
 static void files_release(struct barrier_files *b)

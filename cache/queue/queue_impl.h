@@ -47,7 +47,7 @@ struct queue_own {
         uint64_t last_lock;          /* the last that was given away */
         struct intent *renames;      /* by seq */
         struct unit *units;          /* that are not whole at the store, as they began */
-        uint32_t names_moved;        /* moves of directories, from 1: see dir.no_unit */
+        uint32_t names_moved;        /* moves of directories: see dir.no_unit */
         int64_t look_at_units_ns;    /* CLOCK_MONOTONIC; not before */
     };
 };
@@ -143,6 +143,12 @@ void row_leaves_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 void row_only_removes_locked(struct cache *c, struct intent *i) REQUIRES(cache_mutex);
 
 /* ---- unit.c ---- */
+/* Whether the file is held back behind one of a name that the store refuses. */
+bool unit_waits_for_refused_locked(const struct file *f) REQUIRES(cache_mutex);
+/* Whether a unit of the removal's scope, which does not hold what is removed, was begun before
+ * it and is not whole. */
+bool units_hold_removal_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
 /* Whether a file of this path says which of the units beside it counts. */
 bool unit_path_is_pointer(struct cache *c, const char *path);
 

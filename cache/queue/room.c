@@ -16,7 +16,6 @@ int queue_new(struct cache *c)
     if (!p)
         return -ENOMEM;
     p->queue.own = &p->own;
-    p->own.names_moved = 1;
     c->queue = &p->queue;
     return 0;
 }

@@ -126,7 +126,8 @@ struct dir {
         struct debt debt; /* its own upload: a marker, or attributes */
         uint64_t generation;
         struct unit *unit; /* queue/'s; that it is the directory of, and not whole; or NULL */
-        /* it is in no unit, and neither is it one, until directories have moved more often */
+        /* it is in no unit, and is none, until directories have moved so often; 0: not looked
+         */
         uint32_t no_unit;
         int64_t overruled_ns; /* CLOCK_MONOTONIC; when the store's version of a name in it last
                                  stayed against what was meant here; 0 never */

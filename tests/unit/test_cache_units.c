@@ -1,94 +1,11 @@
 /* Publish units on one mount: the store has the file that was closed last after the rest. */
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
-#include "common/mem.h"
-#include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
+#include "tests/lib/unit_stories.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-
-#define HOUR (3600 * NS_PER_SEC)
-
-static const struct routed_row rows[] = {
-    {.path = "a/**", .leaf = 0, .policy = 1},
-    {.path = "**", .leaf = 1},
-};
-
-static struct routed_world w;
-
-/* The keys that the first store was sent, in that order, each behind a space. */
-static char sent[4096];
-
-static void watch(unsigned leaf, const struct call *c)
-{
-    size_t len = strlen(sent);
-
-    if (leaf == 0 && c->kind == CALL_PUT)
-        (void)snprintf(sent + len, sizeof(sent) - len, " %s", c->key);
-}
-
-static void setup(void)
-{
-    struct policy *p = &w.policies[1];
-
-    routed_init(&w, rows, ARRAY_SIZE(rows), ROUTED_S3);
-    p->unit = (char *)(uintptr_t) "names";
-    p->unit_names = (char *)(uintptr_t) "c-#";
-    p->unit_done = (char *)(uintptr_t) "done";
-    p->unit_pointer = (char *)(uintptr_t) "latest";
-    p->unit_idle_ns = HOUR;
-    w.d.config.settle_ns = 0;
-    w.d.config.retry_ns = 20 * NS_PER_MS;
-    sent[0] = '\0';
-    atomic_store(&w.watch, watch);
-}
-
-static void teardown(void)
-{
-    routed_release(&w);
-}
-
-static void mounted(void)
-{
-    struct stat st;
-
-    driven_mount(&w.d);
-    if (driven_stat(&w.d, "a", &st) != 0)
-        ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
-}
-
-static void made(const char *dir)
-{
-    ck_assert_int_eq(driven_mkdir(&w.d, dir), 0);
-}
-
-static void put(const char *path)
-{
-    driven_put(&w.d, path, path, strlen(path));
-}
-
-static bool has(const char *path)
-{
-    return routed_has(&w, 0, path);
-}
-
-/* What may go is gone: a file outside of all units, closed after what is asked for, is there.
- */
-static void all_that_goes_is_gone(void)
-{
-    static int n;
-    char path[32];
-
-    for (int i = 0; i < 3; i++) {
-        (void)snprintf(path, sizeof(path), "a/later-%d", n++);
-        put(path);
-        DRIVEN_WAIT(has(path));
-    }
-}
 
 START_TEST(the_last_waits_for_the_next)
 {
@@ -472,6 +389,52 @@ START_TEST(a_symlink_comes_before_the_last)
 }
 END_TEST
 
+/* The old one goes when the new one is whole, though nothing of that was closed before. */
+START_TEST(a_removal_waits_for_what_was_begun)
+{
+    struct handle *h;
+
+    mounted();
+    made("a/c-0");
+    put("a/c-0/old");
+    put("a/c-0/done");
+    DRIVEN_WAIT(has("a/c-0/done"));
+    made("a/c-1");
+    ck_assert_int_eq(driven_open(&w.d, "a/c-1/x", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-0/old"), 0);
+    all_that_goes_is_gone();
+    ck_assert(has("a/c-0/old"));
+    ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    all_that_goes_is_gone();
+    ck_assert(has("a/c-0/old"));
+    put("a/c-1/done");
+    DRIVEN_WAIT(!has("a/c-0/old"));
+    ck_assert(has("a/c-1/done"));
+}
+END_TEST
+
+/* A flush waits for no writer. */
+START_TEST(who_waits_for_a_removal_has_the_last_sent)
+{
+    struct handle *h;
+    struct op op;
+
+    mounted();
+    made("b");
+    made("a/c-1");
+    put("b/old");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert_int_eq(driven_open(&w.d, "a/c-1/x", O_CREAT | O_WRONLY, &h), 0);
+    put("a/c-1/y");
+    ck_assert_int_eq(driven_unlink(&w.d, "b/old"), 0);
+    op_init(&op, 60 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(w.d.cache, "b", 0, &op, NULL, NULL), 0);
+    ck_assert(has("a/c-1/y") && !routed_has(&w, 1, "b/old"));
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+}
+END_TEST
+
 /* One file, of which the store lacks both names. */
 START_TEST(a_file_of_two_names_is_the_last)
 {
@@ -564,6 +527,8 @@ int main(void)
     tcase_add_test(t, a_rename_in_it_comes_before_the_last);
     tcase_add_test(t, a_rename_keeps_the_last_below_the_last);
     tcase_add_loop_test(t, a_symlink_comes_before_the_last, 0, 2);
+    tcase_add_test(t, a_removal_waits_for_what_was_begun);
+    tcase_add_test(t, who_waits_for_a_removal_has_the_last_sent);
     tcase_add_test(t, a_file_of_two_names_is_the_last);
     tcase_add_test(t, a_commit_waits_for_no_writer);
     tcase_add_test(t, a_unit_is_told_of);

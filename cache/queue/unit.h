@@ -1,0 +1,55 @@
+/* What the files of the units share: unit.c has which units there are, unit_look.c what the
+ * store lacks of each and when it settles, unit_turn.c whose turn it is. */
+#ifndef RUNFS_CACHE_QUEUE_UNIT_H
+#define RUNFS_CACHE_QUEUE_UNIT_H
+
+#include "cache/queue/queue_impl.h"
+#include "runs/unit.h"
+
+struct unit {
+    struct node *node; /* its directory; referenced */
+    GUARDED_BY(cache_mutex) struct {
+        struct unit *prev, *next; /* queue_own.units, in the order of `opened` */
+        uint64_t opened;          /* in the order of closes and intentions */
+        uint64_t settled;         /* the same; 0: it is open */
+        int64_t settled_ns;       /* CLOCK_MONOTONIC */
+        int64_t changed_ns; /* CLOCK_MONOTONIC; the last change, or when a writer was seen */
+        uint64_t tail_seq;  /* of the file that was closed last of those it lacks; 0 none */
+        size_t lacks;       /* files that the store is to have, and has not */
+        bool lacks_names;   /* and directories, or names that a pending rename brings */
+        int failing;        /* negative errno of one of them; 0 none */
+        int64_t failing_ns; /* CLOCK_MONOTONIC; since when */
+        const struct file *counted; /* last, in the walk; compared only */
+        bool closed;                /* something in it was */
+        bool declared;              /* a program said that it is complete */
+        bool committed;             /* the same, whoever writes in it */
+        bool hurried; /* somebody waits for what comes after what was closed in it */
+        bool asked;   /* somebody wants all of it in the store now */
+        bool cut;     /* an earlier mount left it open */
+    };
+};
+
+/* ---- unit.c ---- */
+/* The directory that a directory is in; NULL: none. */
+struct node *unit_dir_above(const struct node *dir);
+/* The unit that the directory is, or is in. */
+struct unit *unit_over(struct node *dir) REQUIRES(cache_mutex);
+/* So many bytes of a directory's path are the root of its route. */
+size_t unit_root_len(struct cache *c, const char *path);
+/* What the policy of the directory's route says of units; NULL: there are none. The tree must
+ * be held still. */
+const struct policy *unit_policy_at(struct cache *c, struct node *dir);
+/* The directory that is, or holds, what is published with this one, by its names; NULL: none,
+ * as while a name of it waits for its rename. */
+struct node *unit_dir_by_names(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether a unit waits for the file: not for what goes up while it is open, waits for its
+ * rename, stays half since its writer was killed, or is being written again. */
+bool unit_is_lacking(struct cache *c, const struct file *f) REQUIRES(cache_mutex);
+/* It is forgotten: the store has it whole, or its directory is gone. */
+void unit_end(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
+
+/* ---- unit_look.c ---- */
+/* Whether a program has a file in it open for writing, other than a log. */
+bool unit_has_writer(struct cache *c, const struct unit *u) REQUIRES(cache_mutex);
+
+#endif
