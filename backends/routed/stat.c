@@ -159,7 +159,7 @@ static int stat_apart(struct routed *r, struct op *op, const char *path,
 {
     int err = stat_directory(r, op, path, dir, ret_obj);
 
-    if (err != -ENOENT || object->kind != ROUTES_MAPPED)
+    if (err != -ENOENT || object->kind != ROUTES_MAPPED || !object->leaf)
         return err;
     err = store_stat(object->leaf->store, op, object->key, ret_obj);
     if (err < 0 || !ret_obj->is_prefix)

@@ -529,7 +529,7 @@ int routed_list(struct store *s, struct op *op, const char *prefix, unsigned fla
     struct routed *r = routed_of(s);
     struct uniting u = {.r = r, .op = op, .dir = prefix, .visit = visit, .arg = arg};
     auto_target struct target own = {0};
-    struct target t;
+    struct target t = {.kind = ROUTES_NOWHERE};
 
     u.asks.kept.max = r->names_max;
     int err = key_is_reserved(prefix) ? target_find(r, op, prefix, ROUTES_OBJECT, &own) : 0;
