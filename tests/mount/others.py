@@ -248,7 +248,7 @@ CROWD = """
 import os, socket, sys
 os.chdir(sys.argv[1])
 sockets = []
-for _ in range(40):
+for _ in range(200):
     sockets.append(socket.socket(socket.AF_UNIX))
     sockets[-1].connect("control")
 print("ready", flush=True)
