@@ -329,7 +329,7 @@ void locked_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
     }
     while (at < 2 || at - 2 < f->text_len) {
         const char *text = at < 2 ? NULL : f->text + at - 2;
-        const char *name = text ? text + 1 : dots[at];
+        const char *name = at < 2 ? dots[at] : text + 1;
         size_t next = at + (text ? 2 + strlen(name) : 1);
         const struct stat st = {.st_ino = shown_ino(name),
                                 .st_mode = text ? (mode_t)(unsigned char)*text << 12 : S_IFDIR};

@@ -4,9 +4,11 @@
 #ifndef RUNFS_TESTS_LIB_UNIT_STORIES_H
 #define RUNFS_TESTS_LIB_UNIT_STORIES_H
 
+#include "cache/core/core.h"
 #include "common/mem.h"
 #include "tests/lib/routed_cache.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,12 +25,16 @@ static struct routed_world w;
 /* The keys that the first store was sent, in that order, each behind a space. */
 static char sent[4096];
 
+static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void watch(unsigned leaf, const struct call *c)
 {
+    if (leaf != 0 || c->kind != CALL_PUT)
+        return;
+    (void)pthread_mutex_lock(&sent_lock);
     size_t len = strlen(sent);
-
-    if (leaf == 0 && c->kind == CALL_PUT)
-        (void)snprintf(sent + len, sizeof(sent) - len, " %s", c->key);
+    (void)snprintf(sent + len, sizeof(sent) - len, " %s", c->key);
+    (void)pthread_mutex_unlock(&sent_lock);
 }
 
 static void setup(void)
@@ -59,6 +65,21 @@ static void mounted(void)
     driven_mount(&w.d);
     if (driven_stat(&w.d, "a", &st) != 0)
         ck_assert_int_eq(driven_mkdir(&w.d, "a"), 0);
+}
+
+/* Changes of the policy while it is mounted. */
+static inline void now_idle(int64_t unit_idle_ns)
+{
+    cache_lock(w.d.cache);
+    w.policies[1].unit_idle_ns = unit_idle_ns;
+    cache_unlock(w.d.cache);
+}
+
+static inline void now_durable(int durability)
+{
+    cache_lock(w.d.cache);
+    w.policies[1].durability = durability;
+    cache_unlock(w.d.cache);
 }
 
 static void made(const char *dir)

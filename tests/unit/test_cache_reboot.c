@@ -206,7 +206,7 @@ START_TEST(who_only_reads_can_sync)
     reboot_unstored();
     atomic_store(&refusing, false);
     ck_assert_uint_eq(kept(), 0);
-    ck_assert_int_eq(driven_flush(&d), 0);
+    DRIVEN_WAIT(driven_flush(&d) == 0);
     driven_stores(&d, "f", "data");
     driven_release(&d);
 }

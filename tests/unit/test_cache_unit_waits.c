@@ -100,7 +100,7 @@ static int closed_durably(const char *path)
 {
     struct handle *h;
 
-    w.policies[1].durability = DURABILITY_STORE;
+    now_durable(DURABILITY_STORE);
     opened(path, 0, &h);
     return driven_close(&w.d, h);
 }
@@ -142,7 +142,7 @@ START_TEST(a_file_that_is_written_again_is_not_waited_for)
     ck_assert_int_eq(driven_open(&w.d, "a/c-1/m.jsonl", O_WRONLY | O_APPEND, &other), 0);
     ck_assert_int_eq(driven_close(&w.d, other), 0);
     ck_assert_int_eq(closed_durably("a/c-1/z"), 0);
-    w.policies[1].durability = DURABILITY_CACHE;
+    now_durable(DURABILITY_CACHE);
     ck_assert_int_eq(driven_close(&w.d, h), 0);
 }
 END_TEST
@@ -285,7 +285,7 @@ START_TEST(directories_alone_are_no_stored_unit)
     made("a/c-1/sub");
     DRIVEN_WAIT(has("a/c-1/sub"));
     (void)usleep(300000);
-    w.policies[1].unit_idle_ns = HOUR;
+    now_idle(HOUR);
     refuse("a/c-1/x");
     put("a/c-1/x");
     put("a/c-1/done");

@@ -251,7 +251,7 @@ START_TEST(who_waits_for_the_last_is_told_of_the_rest)
     put("a/c-1/x");
     put("a/c-1/w");
     DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/c-1/x"), "failed") == 0);
-    w.policies[1].durability = DURABILITY_STORE;
+    now_durable(DURABILITY_STORE);
     ck_assert_int_eq(driven_open(&w.d, "a/c-1/y", O_CREAT | O_WRONLY, &h), 0);
     ck_assert_int_eq(driven_write(&w.d, h, "1", 1, 0), 0);
     ck_assert_int_eq(driven_close(&w.d, h), -EACCES);
@@ -294,7 +294,7 @@ START_TEST(an_empty_one_is_forgotten_and_begins_again)
     mounted();
     made("a/c-1");
     DRIVEN_WAIT(units() == 0);
-    w.policies[1].unit_idle_ns = HOUR;
+    now_idle(HOUR);
     put("a/c-1/x");
     all_that_goes_is_gone();
     ck_assert(!has("a/c-1/x"));
