@@ -313,11 +313,16 @@ void locked_opendir(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info 
     start(req, ino, run_opendir, fi, NULL);
 }
 
+/* The name at that offset, which is one of the dots or behind its type in the text. */
+static const char *name_at(const struct open_file *f, size_t at)
+{
+    return at == 0 ? "." : at == 1 ? ".." : f->text + at - 2 + 1;
+}
+
 /* The offset behind a name is that of the next one in the text, and two more for the dots. */
 void locked_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                     const struct fuse_file_info *fi, bool plus)
 {
-    static const char *const dots[] = {".", ".."};
     const struct open_file *f = open_file_of(fi);
     char *buf = thread_buffer(size);
     size_t used = 0, at = (size_t)off;
@@ -328,11 +333,11 @@ void locked_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
         return;
     }
     while (at < 2 || at - 2 < f->text_len) {
-        const char *text = at < 2 ? NULL : f->text + at - 2;
-        const char *name = at < 2 ? dots[at] : text + 1;
-        size_t next = at + (text ? 2 + strlen(name) : 1);
-        const struct stat st = {.st_ino = shown_ino(name),
-                                .st_mode = text ? (mode_t)(unsigned char)*text << 12 : S_IFDIR};
+        bool dots = at < 2;
+        const char *name = name_at(f, at);
+        size_t next = at + (dots ? 1 : 2 + strlen(name));
+        mode_t mode = dots ? S_IFDIR : (mode_t)(unsigned char)f->text[at - 2] << 12;
+        const struct stat st = {.st_ino = shown_ino(name), .st_mode = mode};
         size_t need = control_add_entry(req, buf + used, size - used, name, &st, next, plus);
         if (need > size - used)
             break;
