@@ -9,6 +9,7 @@
 #include "common/mem.h"
 #include "common/units.h"
 #include "runs/policy_fields.h"
+#include "runs/unit.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -247,17 +248,22 @@ static struct policy whole_policy(const struct checked *c, const struct route *r
 static const char *field_text(const struct policy *p, const struct policy_field *f,
                               char time[FORMAT_TIME_MAX])
 {
+    if (policy_field_unset(p, f))
+        return "as usual";
+    if (f->kind == POLICY_FLAG)
+        return *policy_choice(p, f) ? "yes" : "no";
     if (f->kind == POLICY_TIME)
         return format_time(time, *policy_number(p, f));
     if (f->kind == POLICY_CHOICE)
         return f->choices[*policy_choice(p, f)];
-    return policy_field_unset(p, f) ? "as usual" : *policy_text(p, f);
+    return *policy_text(p, f);
 }
 
 /* `upload close and interval; interval 30s and 5s`. */
 static int compare_policies(struct comparison *c, const struct route *a, const struct route *b)
 {
     const struct policy of_a = whole_policy(c->a, a), of_b = whole_policy(c->b, b);
+    bool units = unit_policy_groups(&of_a) && unit_policy_groups(&of_b);
     auto_buf struct buf text = BUF_INIT(ROUTE_TEXT_MAX);
     int r = 0;
 
@@ -265,6 +271,8 @@ static int compare_policies(struct comparison *c, const struct route *a, const s
         const struct policy_field *f = &policy_fields[i];
         char time_a[FORMAT_TIME_MAX], time_b[FORMAT_TIME_MAX];
 
+        if (!units && strncmp(f->name, "unit_", strlen("unit_")) == 0)
+            continue; /* they say nothing there */
         if (f->built && !policy_field_same(&of_a, &of_b, f))
             r = buf_addf(&text, "%s %s %s and %s", text.len ? ";" : "", f->name,
                          field_text(&of_a, f, time_a), field_text(&of_b, f, time_b));
