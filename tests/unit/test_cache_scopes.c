@@ -2,7 +2,9 @@
  * and what moves from one to another. */
 #include "cache/mount.h"
 #include "common/mem.h"
+#include "runs/policy_fields.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/route_table.h"
 #include "tests/lib/routed_cache.h"
 #include "tests/lib/suite.h"
 
@@ -60,6 +62,24 @@ static void make_run(const char *run)
     driven_put(&d, path, "other", 5);
 }
 
+/* What a mount with `-o unit_idle=20ms` has. */
+static void settle_soon(void)
+{
+    static const struct route_text all[] = {{"**", NULL, 0}, {NULL, NULL, 0}};
+    static const struct cache_store store = {.name = "a", .url = "mem:a"};
+    static struct policy policy;
+    static struct routes routes;
+
+    if (!routes.n)
+        routes = routes_of(all);
+    policy = *policy_preset("data");
+    policy.unit_idle_ns = 20 * NS_PER_MS;
+    d.config.routes = &routes;
+    d.config.policies = &policy;
+    d.config.n_policies = d.config.n_stores = 1;
+    d.config.stores = &store;
+}
+
 /* Two runs with a checkpoint each. */
 static void start(void)
 {
@@ -68,6 +88,7 @@ static void start(void)
     driven_init_like_s3(&d, around);
     d.config.retry_ns = 20 * NS_PER_MS;
     d.config.late_ns = 0;
+    settle_soon();
     driven_mount(&d);
     make_run("r1");
     make_run("r2");
