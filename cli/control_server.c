@@ -353,7 +353,9 @@ static int handle_units(struct connection *c, const json_t *request)
     return err ? err : control_send(c->fd, answer);
 }
 
-static int handle_commit(struct connection *c, const json_t *request)
+/* Answers with what the call says of the path. */
+static int call_of_path(struct connection *c, const json_t *request,
+                        int (*call)(struct cache *cache, const char *path, struct op *op))
 {
     auto_free char *path = NULL;
     struct op op;
@@ -363,22 +365,18 @@ static int handle_commit(struct connection *c, const json_t *request)
         return err;
     op_init(&op, OP_FOREVER);
     op.cancelled = &c->gone;
-    err = cache_commit(c->server->cache, path, &op);
+    err = call(c->server->cache, path, &op);
     return err ? answer_error(c->fd, err, *op.why ? op.why : strerror(-err)) : answer_ok(c->fd);
+}
+
+static int handle_commit(struct connection *c, const json_t *request)
+{
+    return call_of_path(c, request, cache_commit);
 }
 
 static int handle_stored(struct connection *c, const json_t *request)
 {
-    auto_free char *path = NULL;
-    struct op op;
-    int err = request_path(c, request, &path);
-
-    if (err)
-        return err;
-    op_init(&op, OP_FOREVER);
-    op.cancelled = &c->gone;
-    err = cache_stored_path(c->server->cache, path, &op);
-    return err ? answer_error(c->fd, err, *op.why ? op.why : strerror(-err)) : answer_ok(c->fd);
+    return call_of_path(c, request, cache_stored_path);
 }
 
 static int handle_verify(struct connection *c, const json_t *request)

@@ -200,9 +200,15 @@ START_TEST(a_change_of_what_is_there_goes_by_itself)
     made("a/c-1");
     put("a/c-1/x");
     put("a/c-1/done");
+    char value[64] = "";
+
     DRIVEN_WAIT(has("a/c-1/done"));
     all_that_goes_is_gone();
+    atomic_store(&w.leaves[0].no_puts, true);
     driven_put(&w.d, "a/c-1/late", "1", 1);
+    ck_assert_int_eq(driven_getxattr(&w.d, "a/c-1", "user.runfs.unit.state", value, 63), 4);
+    ck_assert_int_eq(memcmp(value, "open", 4), 0);
+    atomic_store(&w.leaves[0].no_puts, false);
     DRIVEN_WAIT(has("a/c-1/late"));
 }
 END_TEST
