@@ -16,7 +16,7 @@ if [ -z "${RUNFS_CLI_S3:-}" ]; then
     RUNFS_CLI_S3=yes "$top/tests/servers/with_s3.sh" "$0" "$@" && exit
     code=$?
     [ "$code" = 77 ] || exit "$code"
-    RUNFS_CLI_S3=no
+    export RUNFS_CLI_S3=no
 fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/runfs-cli.XXXXXX")
@@ -24,6 +24,7 @@ work=$(cd "$work" && pwd -P)
 : >"$work/pids"
 passed=0 failed=0 skipped=0
 only=${1:-}
+lanes=3 # most of a test's time is waiting
 
 cleanup() {
     local point pid
@@ -96,13 +97,45 @@ run() {
     fi
 }
 
-for name in $(declare -F | sed -n 's/^declare -f test_//p'); do
-    if [[ $name == s3_* ]] && [ "$RUNFS_CLI_S3" = no ]; then
-        skipped=$((skipped + 1))
-        echo "SKIP $name: no S3 server"
-    else
-        run "$name"
-    fi
-done
+# The names of the tests of this lane (all without one). Lane 0 has those of the S3 server, which some of them stop; the
+# other lanes have each their share of the rest.
+tests() {
+    declare -F | sed -n 's/^declare -f test_//p' | awk -v lane="${RUNFS_CLI_LANE:-}" -v lanes="$lanes" '
+        lane == "" || (/^s3_/ ? lane == 0 : ++n % (lanes - 1) == lane - 1)'
+}
+
+run_lane() {
+    local name
+    for name in $(tests); do
+        if [[ $name == s3_* ]] && [ "$RUNFS_CLI_S3" = no ]; then
+            skipped=$((skipped + 1))
+            echo "SKIP $name: no S3 server"
+        else
+            run "$name"
+        fi
+    done
+}
+
+# Each lane is a run of its own, with its own place; the sum is told when all have ended.
+run_lanes() {
+    local lane pid pids=() result=0
+    for ((lane = 0; lane < lanes; lane++)); do
+        RUNFS_CLI_LANE=$lane "$0" 2>&1 | tee "$work/lane.$lane" &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || result=1
+    done
+    read -r passed failed skipped < <(awk '/^cli: [0-9]+ passed/ { p += $2; f += $4; s += $6 } END { print p + 0, f + 0, s + 0 }' \
+        "$work"/lane.*)
+    # One that ended without a word of what failed.
+    [ "$result" -eq 0 ] || [ "$failed" -ne 0 ] || failed=1
+}
+
+if [ -z "$only" ] && [ -z "${RUNFS_CLI_LANE:-}" ]; then
+    run_lanes
+else
+    run_lane
+fi
 echo "cli: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
