@@ -23,6 +23,11 @@ int64_t clock_mono_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
+int64_t clock_boot_ns(void)
+{
+    return clock_ns(CLOCK_BOOTTIME);
+}
+
 int64_t clock_real_ns(void)
 {
     return clock_ns(CLOCK_REALTIME);
@@ -64,16 +69,21 @@ int op_check(struct op *op)
         return op_end(op, -EINTR, "another answer will do");
     if (op->deadline_ns != OP_FOREVER && clock_mono_ns() >= op->deadline_ns)
         return op_end(op, -ETIMEDOUT, "the time limit is over");
+    if (op->lease_end_ns && clock_boot_ns() >= op->lease_end_ns)
+        return op_end(op, -ETIMEDOUT, "the lease of this mount has ended");
     return 0;
 }
 
 int64_t op_left_ns(const struct op *op)
 {
-    int64_t left;
+    int64_t left = OP_FOREVER, of_lease;
 
-    if (op->deadline_ns == OP_FOREVER)
-        return OP_FOREVER;
-    left = op->deadline_ns - clock_mono_ns();
+    if (op->deadline_ns != OP_FOREVER)
+        left = op->deadline_ns - clock_mono_ns();
+    if (op->lease_end_ns) {
+        of_lease = op->lease_end_ns - clock_boot_ns();
+        left = of_lease < left ? of_lease : left;
+    }
     return left > 0 ? left : 0;
 }
 

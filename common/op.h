@@ -18,6 +18,8 @@ struct op_notes;
 
 struct op {
     int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
+    int64_t lease_end_ns;         /* the same by CLOCK_BOOTTIME, which goes on while the machine
+                                     sleeps: from then on nothing of it may be sent; 0: none */
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
     /* Set by who asks several and has a good answer: from then on (CLOCK_MONOTONIC) the others
      * end as if they were cancelled; 0 not yet. May be NULL. */
@@ -33,16 +35,18 @@ struct op {
 
 /* CLOCK_MONOTONIC now, in ns. */
 int64_t clock_mono_ns(void);
+/* CLOCK_BOOTTIME now, in ns: as CLOCK_MONOTONIC, and it goes on while the machine sleeps. */
+int64_t clock_boot_ns(void);
 /* CLOCK_REALTIME now, in ns. */
 int64_t clock_real_ns(void);
 
 /* Starts an operation that may last `timeout_ns` from now (OP_FOREVER: no deadline). */
 void op_init(struct op *op, int64_t timeout_ns);
 
-/* 0, or -EINTR when cancelled, or -ETIMEDOUT when the deadline is over; fills `why` then. */
+/* 0, or -EINTR when cancelled, or -ETIMEDOUT when a deadline is over; fills `why` then. */
 int op_check(struct op *op);
 
-/* ns left until the deadline, never negative; OP_FOREVER without one. */
+/* ns left until the first deadline, never negative; OP_FOREVER without one. */
 int64_t op_left_ns(const struct op *op);
 
 /* Sleeps at most `ns`, in slices, so that a cancel or the deadline ends it; as op_check(). */

@@ -255,6 +255,7 @@ static void each_work(struct task *task)
 
         op_init(&op, each->patience_ns);
         op.cancelled = run->op->cancelled;
+        op.lease_end_ns = run->op->lease_end_ns;
         int err = each->call(each, i, &op);
         if (err < 0)
             each_failed(run, err, &op);

@@ -215,6 +215,7 @@ struct crowd_calls {
     atomic_bool *begun;   /* of each call */
     atomic_size_t behind; /* all calls before it have begun */
     int64_t patience_ns;
+    int64_t lease_end_ns;
     const atomic_bool *cancelled;
 };
 
@@ -263,6 +264,7 @@ static void make_calls(struct crowd_calls *k, bool helps)
 
         op_init(&op, k->patience_ns);
         op.cancelled = k->cancelled;
+        op.lease_end_ns = k->lease_end_ns;
         k->crowd->run(k->crowd, i, &op);
         if (helps)
             helper_leaves(k->crowd->leaf(k->crowd, i));
@@ -300,6 +302,7 @@ void crowd_run(struct crowd *crowd, struct op *op)
     struct crowd_calls calls = {.crowd = crowd,
                                 .begun = begun,
                                 .patience_ns = op_left_ns(op),
+                                .lease_end_ns = op->lease_end_ns,
                                 .cancelled = op->cancelled};
     struct helper tasks[AT_ONCE_MAX];
     struct pool *pool = helpers && begun ? pool_new("routes", helpers) : NULL;

@@ -305,6 +305,7 @@ static void part_op(const struct part_copy *pc, struct op *op)
 {
     op_init(op, pc->patience_ns);
     op->cancelled = pc->c->op->cancelled;
+    op->lease_end_ns = pc->c->op->lease_end_ns;
 }
 
 static void note_failed(struct part_copy *pc, int err, const struct op *op)

@@ -41,6 +41,28 @@ START_TEST(op_deadline_ends_a_sleep)
 }
 END_TEST
 
+START_TEST(op_ends_with_the_lease)
+{
+    struct op op;
+
+    op_init(&op, OP_FOREVER);
+    op.lease_end_ns = clock_boot_ns() + 60 * NS_PER_SEC;
+    ck_assert_int_eq(op_check(&op), 0);
+    ck_assert_int_le(op_left_ns(&op), 60 * NS_PER_SEC);
+    ck_assert_int_gt(op_left_ns(&op), 0);
+    op.deadline_ns = clock_mono_ns() + NS_PER_SEC;
+    ck_assert_int_le(op_left_ns(&op), NS_PER_SEC); /* what comes first */
+    op.deadline_ns = OP_FOREVER;
+    op.lease_end_ns = clock_boot_ns();
+    ck_assert_int_eq(op_left_ns(&op), 0);
+    ck_assert_int_eq(op_check(&op), -ETIMEDOUT);
+    ck_assert_ptr_nonnull(strstr(op.why, "lease"));
+    op_init(&op, 60 * NS_PER_SEC);
+    op.lease_end_ns = clock_boot_ns() + 30 * NS_PER_MS;
+    ck_assert_int_eq(op_sleep(&op, 50 * NS_PER_SEC), -ETIMEDOUT);
+}
+END_TEST
+
 START_TEST(op_cancel_ends_a_sleep)
 {
     atomic_bool cancelled = false;
@@ -257,6 +279,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, op_without_limits_goes_on);
     tcase_add_test(t, op_deadline_ends_a_sleep);
+    tcase_add_test(t, op_ends_with_the_lease);
     tcase_add_test(t, op_cancel_ends_a_sleep);
     tcase_add_test(t, op_end_keeps_the_reason);
     tcase_add_test(t, array_grows_or_stays);
