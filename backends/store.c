@@ -117,6 +117,30 @@ bool store_dir_can(struct store *s, const char *key, unsigned caps)
     return (facts.caps & caps) == caps;
 }
 
+/* ---- objects of our own ---- */
+
+static int own_state_of(struct store *s, struct op *op, const char *key, char **ret_state,
+                        char **ret_key)
+{
+    if (!store_can(s, STORE_STATE_DIR, STORE_STATE))
+        return op_fail(op, -EOPNOTSUPP, "%s keeps nothing beside its objects (state_prefix)",
+                       s->url);
+    auto_free char *state = strdup(STORE_STATE_DIR);
+    auto_free char *whole = path_join(s->root_key ? s->root_key : "", key);
+    if (!state || !whole)
+        return op_fail(op, -ENOMEM, "out of memory");
+    *ret_state = take_ptr(state);
+    *ret_key = take_ptr(whole);
+    return 0;
+}
+
+int store_state_of(struct store *s, struct op *op, const char *key, bool dir, char **ret_state,
+                   char **ret_key)
+{
+    return s->ops->state_of ? s->ops->state_of(s, op, key, dir, ret_state, ret_key)
+                            : own_state_of(s, op, key, ret_state, ret_key);
+}
+
 /* ---- the contract, checked on both sides ---- */
 
 /* Names come from users and servers: a bad one is an error, not our mistake. */

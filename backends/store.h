@@ -292,6 +292,10 @@ struct store_ops {
      * `dir`: of the directory itself that is there or may be, whoever has a file there. */
     void (*facts)(struct store *s, const char *key, bool dir, struct store_facts *ret);
 
+    /* As store_state_of(); NULL where STORE_STATE_DIR is that of all keys. */
+    int (*state_of)(struct store *s, struct op *op, const char *key, bool dir, char **ret_state,
+                    char **ret_key);
+
     /* Adds what this layer counted; NULL in drivers, which count nothing. */
     void (*add_stats)(struct store *s, struct store_stats *stats);
 
@@ -311,6 +315,9 @@ struct store {
                        has its path later: its inode and when it was made (ns, 0 not known).
                        Of several stores a line for each, with its name behind that. NULL:
                        the URL says it all */
+    char *root_key; /* a driver's, heap; layers borrow it. Where the root is among the keys of
+                       all whose STORE_STATE_DIR may be the same; NULL: of these one has one
+                       root */
     struct store *next;         /* a layer's: the store below, owned; NULL in drivers */
     atomic_ullong hidden_total; /* names met in listings that no path can show */
 };
@@ -371,6 +378,13 @@ bool store_can(struct store *s, const char *key, unsigned caps);
  * than a file of that name. */
 void store_dir_facts(struct store *s, const char *key, struct store_facts *ret);
 bool store_dir_can(struct store *s, const char *key, unsigned caps);
+
+/* Where objects of our own belong that are about the object (`dir`: the directory) at `key`:
+ * *ret_state is STORE_STATE_DIR, or a key below it, of the store that has it; *ret_key is what
+ * all who have that state call it, whatever part of the bucket they opened. Both heap. Asks
+ * nobody. -EOPNOTSUPP: that store has no state, or there is no single store; -ENOMEM. */
+int store_state_of(struct store *s, struct op *op, const char *key, bool dir, char **ret_state,
+                   char **ret_key);
 
 int store_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj);
 int store_stat_dir(struct store *s, struct op *op, const char *key, struct object *ret_obj);

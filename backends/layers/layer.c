@@ -24,6 +24,12 @@ static void layer_facts(struct store *s, const char *key, bool dir, struct store
     (dir ? store_dir_facts : store_facts)(s->next, key, ret);
 }
 
+static int layer_state_of(struct store *s, struct op *op, const char *key, bool dir,
+                          char **ret_state, char **ret_key)
+{
+    return store_state_of(s->next, op, key, dir, ret_state, ret_key);
+}
+
 /* ---- calls of one object ---- */
 
 static int layer_stat(struct store *s, struct op *op, const char *key, struct object *ret_obj)
@@ -402,6 +408,7 @@ int layer_init(struct layer *l, struct store *next,
     l->ops = layer_all;
     l->ops.name = next->ops->name;
     l->ops.facts = next->ops->facts ? layer_facts : NULL;
+    l->ops.state_of = next->ops->state_of ? layer_state_of : NULL;
     l->ops.copy = next->ops->copy ? layer_copy : NULL;
     l->ops.rename = next->ops->rename ? layer_rename : NULL;
     l->ops.mkdir = next->ops->mkdir ? layer_mkdir : NULL;
@@ -416,6 +423,7 @@ int layer_init(struct layer *l, struct store *next,
     l->base.endpoint = next->endpoint;
     l->base.advice = next->advice;
     l->base.root_id = next->root_id;
+    l->base.root_key = next->root_key;
     l->base.next = next;
     l->around = around;
     return 0;

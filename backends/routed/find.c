@@ -95,6 +95,31 @@ int target_find(struct routed *r, struct op *op, const char *path, enum routes_a
     return 0;
 }
 
+int routed_state_of(struct store *s, struct op *op, const char *path, bool dir,
+                    char **ret_state, char **ret_key)
+{
+    struct routed *r = routed_of(s);
+    auto_target struct target t = {0};
+    auto_free char *own = NULL;
+    auto_free char *key = NULL;
+    char *state;
+
+    int err = target_find(r, op, path, dir ? ROUTES_DIRECTORY : ROUTES_OBJECT, &t);
+    if (err < 0)
+        return err;
+    if (t.kind != ROUTES_MAPPED || !t.route)
+        return no_route(op, -EOPNOTSUPP, "notes of", path);
+    err = store_state_of(t.leaf->store, op, t.key, dir, &own, &key);
+    if (err < 0)
+        return err;
+    if (asprintf(&state, "%s/@%s%s", STORE_STATE_DIR, t.leaf->name,
+                 own + strlen(STORE_STATE_DIR)) < 0)
+        return op_fail(op, -ENOMEM, "out of memory");
+    *ret_state = state;
+    *ret_key = take_ptr(key);
+    return 0;
+}
+
 /* What can't be a name in the store. */
 static int misspelled(struct op *op, int err, const char *what, const char *path)
 {

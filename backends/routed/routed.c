@@ -256,6 +256,7 @@ static const struct store_ops routed_ops = {
     .rmdir = routed_rmdir,
     .set_attributes = routed_set_attributes,
     .facts = routed_facts,
+    .state_of = routed_state_of,
     .add_stats = routed_add_stats,
     .close = routed_close,
 };

@@ -48,6 +48,9 @@ int target_to_change(struct routed *r, struct op *op, const char *what, const ch
 int no_route(struct op *op, int err, const char *what, const char *path);
 /* Whether an object of the leaf's own would be meant (STORE_STATE_DIR), which no path is. */
 bool key_is_reserved(const char *key);
+/* The call of store.h: the state of the one leaf that has the path. */
+int routed_state_of(struct store *s, struct op *op, const char *path, bool dir,
+                    char **ret_state, char **ret_key);
 /* The leaf in whose state the path is, which has one; NULL: it is in none. *ret_rest, a part of
  * the path, is behind the leaf's STORE_STATE_DIR and begins with "/", or is "". */
 struct leaf *find_state(const struct routed *r, const char *path, const char **ret_rest);

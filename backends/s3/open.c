@@ -142,6 +142,10 @@ static int open_state(struct s3 *s, const struct store_config *config, struct op
             "state_prefix: \"%.80s\" and the mounted prefix \"%.80s\" lie within each "
             "other",
             prefix, s->prefix);
+    /* Several prefixes of the bucket may have one. */
+    s->base.root_key = strdup(s->prefix);
+    if (!s->base.root_key)
+        return op_fail(op, -ENOMEM, "out of memory");
     s->state_prefix = take_ptr(prefix);
     s->base.facts.caps |= STORE_STATE;
     return 0;

@@ -560,6 +560,7 @@ void s3_close(struct store *st)
     free(s->base.url);
     free(s->base.endpoint);
     free(s->base.advice);
+    free(s->base.root_key);
     free(s);
 }
 
