@@ -11,7 +11,8 @@
  * lock: mutex. Guards what is marked so. Held for memory, and for the fstat(), futimens(),
  * statvfs(), leases and close() of the mirror's own descriptors; never for a path or for data.
  *
- * Below these are leaves: the queues of pools, of the journal, of the origins, of the log.
+ * Below these are leaves: the queues of pools, of the journal, of the origins, of the log, the
+ * leases of notes/ (which hand a task to a pool).
  *
  * The shape of the tree (children, links, names) changes only under ns and lock, so that
  * holding either is enough to read it. The compiler can't say "either": the functions that

@@ -4,6 +4,7 @@
 
 #include "backends/drivers.h"
 #include "backends/s3/s3.h"
+#include "tests/lib/notes_story.h"
 #include "tests/lib/suite.h"
 
 #include <fcntl.h>
@@ -433,6 +434,16 @@ START_TEST(state_has_a_place_or_none)
 }
 END_TEST
 
+/* What mounts note of units, which a listing of the bucket's prefix never shows. */
+START_TEST(notes_of_units)
+{
+    struct place *p = place_open(_i);
+
+    notes_story(p->s, &p->op, p->dir);
+    place_close(p);
+}
+END_TEST
+
 int main(void)
 {
     int n = ARRAY_SIZE(fixtures);
@@ -460,6 +471,7 @@ int main(void)
     tcase_add_test(t, content_that_changes_on_its_way_is_refused);
     tcase_add_test(t, the_longest_key_fits);
     tcase_add_test(t, state_has_a_place_or_none);
+    tcase_add_loop_test(t, notes_of_units, 0, n);
     suite_add_tcase(s, contract_tcase(fixtures, (size_t)n));
     suite_add_tcase(s, t);
     return suite_run(s);
