@@ -145,6 +145,30 @@ static int apply_session(struct journal *j, const struct change *change)
     return r;
 }
 
+/* Sets the row with `flag`, else removes it. */
+static int apply_unit(struct journal *j, const struct change *change)
+{
+    static const char *const sql[] = {
+        "DELETE FROM unit WHERE key = ?1 AND id = ?2",
+        "INSERT OR REPLACE INTO unit(key, id, how, tail) VALUES(?1, ?2, ?3, ?4)",
+    };
+    const struct journal_unit *u = change->unit;
+    sqlite3_stmt *s = NULL;
+    int r = journal_errno(sqlite3_prepare_v2(j->db, sql[change->flag], -1, &s, NULL));
+
+    if (r < 0)
+        return r;
+    bind_text(s, 1, u->key);
+    bind_text(s, 2, u->id);
+    if (change->flag) {
+        (void)sqlite3_bind_int(s, 3, u->how);
+        bind_text(s, 4, u->tail);
+    }
+    r = step_once(s);
+    (void)sqlite3_finalize(s);
+    return r;
+}
+
 static int step_put(sqlite3_stmt *s, const struct journal_put *put)
 {
     bind_text(s, 1, put->key);
@@ -375,6 +399,7 @@ static int apply_adopt(struct journal *j, const struct change *change)
 
     (void)change;
     (void)snprintf(sql, sizeof(sql),
+                   "DELETE FROM unit;" /* the notes of whose cache it is a copy */
                    "DELETE FROM intent WHERE kind IN (%d, %d);"
                    "UPDATE intent SET etag = CAST('" INTENT_OURS "' AS BLOB)"
                    " WHERE kind = %d AND CAST(etag AS TEXT) IN ('', '" INTENT_ANY "');",
@@ -407,6 +432,21 @@ int journal_remove_session(struct journal *j, const char *key, int64_t began_ns)
 {
     const struct journal_session s = {.key = key, .began_ns = began_ns};
     struct change c = {.apply = apply_session, .session = &s};
+
+    return commit(j, &c);
+}
+
+int journal_set_unit(struct journal *j, const struct journal_unit *u)
+{
+    struct change c = {.apply = apply_unit, .unit = u, .flag = 1};
+
+    return commit(j, &c);
+}
+
+int journal_remove_unit(struct journal *j, const char *key, const char *id)
+{
+    const struct journal_unit u = {.key = key, .id = id};
+    struct change c = {.apply = apply_unit, .unit = &u};
 
     return commit(j, &c);
 }

@@ -1,5 +1,6 @@
 /* The journal: intentions towards the store that leave no trace in the mirror, pins, upload
- * sessions and what was put, in state.db (SQLite, WAL). docs/format.md, section 4.
+ * sessions, notes of units and what was put, in state.db (SQLite, WAL). docs/format.md,
+ * section 4.
  *
  * A call that changes something returns when its row is in the WAL (a SIGKILL loses nothing);
  * callers that come at the same time share one commit. Only journal_done() and journal_sync()
@@ -120,6 +121,24 @@ struct journal_wait {
 int journal_set_waits(struct journal *j, const struct journal_wait *v, size_t n);
 /* Visits the waits in order. */
 int journal_each_wait(struct journal *j, int (*visit)(void *arg, const struct journal_wait *w),
+                      void *arg);
+
+/* A note of a unit, which the state of its store has, or may have (docs/units.md, 3). The key
+ * of the unit's directory and the id name the row. Texts as in struct journal_session. */
+struct journal_unit {
+    const char *key;
+    const char *id;
+    int how;          /* enum seal_how; what it is to be sealed as; no matter without a tail */
+    const char *tail; /* name of the file that comes last, below the directory; "": it is not
+                         on its way yet */
+};
+
+/* Adds or replaces the row. */
+int journal_set_unit(struct journal *j, const struct journal_unit *u);
+/* Removes the row; 0 also when there is none. */
+int journal_remove_unit(struct journal *j, const char *key, const char *id);
+/* Visits all rows. */
+int journal_each_unit(struct journal *j, int (*visit)(void *arg, const struct journal_unit *u),
                       void *arg);
 
 /* Waits until everything committed so far is on the disk. */

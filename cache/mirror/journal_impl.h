@@ -19,6 +19,7 @@ struct change {
     size_t n_seqs;
     const char *text;
     const struct journal_session *session;
+    const struct journal_unit *unit;
     const struct journal_put *put, *settled;
     size_t n_settled;
     const struct journal_wait *waits;

@@ -38,6 +38,8 @@ static const char schema[] =
     " live INTEGER NOT NULL, PRIMARY KEY(key, began)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS put(key BLOB NOT NULL, origin INTEGER NOT NULL,"
     " last INTEGER NOT NULL, PRIMARY KEY(key, origin)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS unit(key BLOB NOT NULL, id BLOB NOT NULL,"
+    " how INTEGER NOT NULL, tail BLOB NOT NULL, PRIMARY KEY(key, id)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS wait(since INTEGER PRIMARY KEY, until INTEGER NOT NULL);";
 
 static int check_integrity(sqlite3_stmt *s, void *arg)

@@ -135,6 +135,31 @@ int journal_each_session(struct journal *j,
         visit_session, &v);
 }
 
+struct unit_visit {
+    int (*visit)(void *arg, const struct journal_unit *u);
+    void *arg;
+};
+
+static int visit_unit(sqlite3_stmt *s, void *arg)
+{
+    const struct unit_visit *v = arg;
+    auto_free char *key = column_dup(s, 0);
+    auto_free char *id = column_dup(s, 1);
+    auto_free char *tail = column_dup(s, 3);
+    const struct journal_unit u = {
+        .key = key, .id = id, .how = sqlite3_column_int(s, 2), .tail = tail};
+
+    return key && id && tail ? v->visit(v->arg, &u) : -ENOMEM;
+}
+
+int journal_each_unit(struct journal *j, int (*visit)(void *arg, const struct journal_unit *u),
+                      void *arg)
+{
+    struct unit_visit v = {visit, arg};
+
+    return journal_query(j, "SELECT key, id, how, tail FROM unit", visit_unit, &v);
+}
+
 struct put_visit {
     int (*visit)(void *arg, const struct journal_put *note);
     void *arg;

@@ -31,6 +31,7 @@ struct lease {
         bool told; /* the last that the hooks heard is that it is held */
         struct lease_times times;
         uint64_t beat;
+        int err; /* of the last rewrite */
         char why[sizeof(((struct op *)0)->why)]; /* of the last rewrite that failed */
     };
 };
@@ -65,6 +66,7 @@ static void beat_locked(struct lease *l) REQUIRES(lease_mutex)
     int r = put_lease(l, &op, beat);
     int64_t now_ns = l->config.now();
     lease_lock(l);
+    l->err = r;
     if (r < 0) {
         lease_times_failed(&l->times, now_ns);
         memcpy(l->why, op.why, sizeof(l->why));
@@ -213,6 +215,15 @@ uint64_t lease_term(struct lease *l)
 bool lease_is_held(struct lease *l)
 {
     return lease_term(l) != 0;
+}
+
+int lease_failure(struct lease *l, char ret_why[LEASE_WHY_SIZE])
+{
+    lease_lock(l);
+    int err = l->err;
+    (void)snprintf(ret_why, LEASE_WHY_SIZE, "%s", l->why);
+    lease_unlock(l);
+    return err;
 }
 
 int lease_bind(struct lease *l, uint64_t term, struct op *op)
