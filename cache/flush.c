@@ -362,6 +362,25 @@ static bool ask_for_markers_locked(struct flush *fl) REQUIRES(cache_mutex)
     return asked;
 }
 
+/* Other mounts do not see a unit before its note is gone. A failure from before the flush says
+ * nothing of the attempt that it asks for. */
+static bool waits_for_note_locked(struct flush *fl, bool first, int *error, bool *final,
+                                  struct op *op) REQUIRES(cache_mutex)
+{
+    struct debt *d;
+
+    if (!notes_are_awaited_locked(fl->cache, fl->path, &d))
+        return false;
+    fl->coming++;
+    if (first && !(fl->flags & CACHE_FLUSH_AWAIT))
+        debt_set_due(d, 0);
+    if (d->error && (d->attempts == 0 || d->failed_ns > fl->began_ns) && *error == 0) {
+        *error = op_fail(op, d->error, "%s", d->why ? d->why : strerror(-d->error));
+        *final = !err_is_transient(d->error);
+    }
+    return true;
+}
+
 /* True when nothing is left to wait for; beside that what is known of the progress and of a
  * failure, and whether that stays. */
 static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *total,
@@ -410,6 +429,7 @@ static bool look_locked(struct flush *fl, bool first, uint64_t *done, uint64_t *
     fl->behind = 0;
     all = look_at_intents_locked(fl, first, error, final, op) && all;
     all = all && !ask_for_markers_locked(fl);
+    all = !waits_for_note_locked(fl, first, error, final, op) && all;
     return all && (*fl->path != '\0' || !sessions_pending_locked(fl->cache));
 }
 

@@ -154,6 +154,7 @@ static int gather_one_locked(struct flush *fl, struct debt *d, const struct node
     case DEBT_ROW:
         return flush_add_moved_locked(fl, debt_row(d));
     case DEBT_SESSION: /* looked at as long as the flush waits */
+    case DEBT_NOTE:
     case DEBT_INDEX:
     case DEBT_KINDS:
         break;

@@ -221,6 +221,10 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
         r = transfers_open(c);
     if (r < 0)
         return op_fail(op, r, "out of memory");
+    r = c->store ? notes_open(c) : 0;
+    if (r < 0)
+        return op_fail(op, r, "cache %s: its id can be neither read nor made: %s",
+                       c->mirror.dir, strerror(-r));
     /* Chores run from recovery on. */
     c->chores = pool_new("runfs-chore", CHORES);
     return c->chores ? 0 : op_fail(op, -ENOMEM, "can't start threads");
@@ -480,6 +484,7 @@ static void free_tree(struct cache *c)
     ns_write(c);
     cache_lock(c);
     units_free(c);
+    notes_free(c);
     while (c->queue->owed[DEBT_DIR].first)
         dir_unqueue_locked(c, debt_dir(c->queue->owed[DEBT_DIR].first));
     indexes_forget_locked(c);

@@ -658,10 +658,14 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
     /* Stamps tell what a change meant. */
     if (r == 0 && !c->mirror.stampless)
         r = redo_newest(c);
+    if (r == 0 && c->store)
+        r = notes_load(c);
     if (r == 0)
         r = rebuild(c, &unstamped);
-    if (r == 0)
+    if (r == 0) {
+        notes_found_locked(c);
         scopes_found_locked(c);
+    }
     if (r == 0 && c->store)
         r = origins_load(c);
     if (r == 0)

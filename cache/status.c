@@ -49,6 +49,7 @@ static void count_owed_locked(struct cache *c, struct cache_stats *s) REQUIRES(c
             s->pending_ops++;
             break;
         case DEBT_SESSION: /* its file owes the upload */
+        case DEBT_NOTE:
         case DEBT_INDEX:
         case DEBT_KINDS:
             break;
@@ -205,6 +206,7 @@ static int show_debt(struct cache *c, struct debt *d, pending_visit visit, void 
     case DEBT_ROW:
         return show_intent(c, debt_row(d), visit, arg);
     case DEBT_SESSION: /* its file owes the upload */
+    case DEBT_NOTE:
     case DEBT_INDEX:
     case DEBT_KINDS:
         break;

@@ -19,10 +19,10 @@ bool cache_owes(struct cache *c)
     cache_lock(c);
     bool owes = false;
     struct debt *d;
-    /* An upload that broke off owes nothing that its file does not. */
+    /* An upload that broke off, and a note, owe nothing that their files do not. */
     OWED_FOREACH(c, d)
     {
-        owes = owes || d->kind != DEBT_SESSION;
+        owes = owes || (d->kind != DEBT_SESSION && d->kind != DEBT_NOTE);
     }
     cache_unlock(c);
     return owes;

@@ -136,7 +136,7 @@ const struct policy_field policy_fields[] = {
     {"unit_idle", POLICY_TIME, FIELD(unit_idle_ns), NULL, 0, true, NULL},
     {"unit_max", POLICY_TIME, FIELD(unit_max_ns), NULL, 0, false, NULL},
     {"locks", POLICY_WORD, FIELD(locks), lock_words, 0, false, NULL},
-    {"lock_ttl", POLICY_TIME, FIELD(lock_ttl_ns), NULL, 1, false, NULL},
+    {"lock_ttl", POLICY_TIME, FIELD(lock_ttl_ns), NULL, 1, true, NULL},
     {"expect", POLICY_COUNT, FIELD(expect), NULL, 1, false, "env"},
     {"keep_last", POLICY_COUNT, FIELD(keep_last), NULL, 0, false, NULL},
     {"del_locks", POLICY_FLAG, FIELD(del_locks), NULL, 0, true, NULL},

@@ -85,6 +85,7 @@ static bool is_owed_below(struct cache *c, struct debt *d, const char *path)
         return intent_is_rename(i) && i->to &&
                (path_below(path, i->to) || path_below(i->to, path));
     case DEBT_SESSION: /* its file owes the upload */
+    case DEBT_NOTE:
     case DEBT_INDEX:
     case DEBT_KINDS:
         break;

@@ -51,6 +51,7 @@ static void count_debt(struct cache *c, struct owed *o, struct debt *d, const ch
         count_operation(o, d, path_below(path, i->from) || (i->to && path_below(path, i->to)));
         break;
     case DEBT_SESSION: /* its file owes the upload */
+    case DEBT_NOTE:
     case DEBT_INDEX:
     case DEBT_KINDS:
         break;

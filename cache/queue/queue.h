@@ -6,16 +6,23 @@
 #define RUNFS_CACHE_QUEUE_QUEUE_H
 
 #include "cache/content/content.h"
+#include "cache/notes/lease.h"
+#include "cache/notes/notes.h"
 #include "common/mem.h"
 #include "common/process.h"
 #include "common/table.h"
+#include "runs/note.h"
 
 /* The kinds of changes that the store was seen to take, whatever the name. */
 enum change { CHANGE_PUT, CHANGE_REMOVE, CHANGES };
 
 /* What one of the stores was seen to do. */
 struct volume {
+    /* Of this cache in the store's state; NULL until a unit there has a note. Made under
+     * cache_mutex, and then there as long as the queue. */
+    struct lease *lease;
     GUARDED_BY(cache_mutex) struct {
+        bool no_notes;             /* it takes no notes of units */
         int64_t taken_ns[CHANGES]; /* CLOCK_MONOTONIC; when the last that it took began */
         int64_t uploaded_ns;       /* CLOCK_MONOTONIC; when the last upload to it ended well */
         bool takes_none;           /* as relief_locked() saw it: every upload to it fails */
@@ -145,10 +152,46 @@ struct deletion_lock {
     };
 };
 
+/* What is to become of a unit's note at the store next; the steps have the names of the models
+ * in tests/protocol. */
+enum note_step {
+    NOTE_STEP_PUT,    /* `open` is to be there before the first commit */
+    NOTE_STEP_NONE,   /* it is: the unit's files go up */
+    NOTE_STEP_NAME,   /* the journal is to know the tail before that goes */
+    NOTE_STEP_SEAL,   /* the seal is put, then `open` goes */
+    NOTE_STEP_REMOVE, /* `open` goes without one */
+    NOTE_STEP_UNSEAL, /* there is no note: the unit is gone, and its seals go */
+};
+
+/* What other mounts are told of a unit. It may outlive the unit. */
+struct unit_note {
+    struct debt debt;      /* in the queue of notes as long as there is one */
+    struct place at;       /* constant, owned; the unit's directory */
+    unsigned volume;       /* constant; which store that is in */
+    struct lease *lease;   /* constant, needed; NULL: it is about seals only */
+    char id[NOTE_ID_SIZE]; /* constant */
+    GUARDED_BY(cache_mutex) struct {
+        struct unit *unit; /* NULL: it has ended, or is of an earlier mount */
+        enum note_step step;
+        bool is_there;     /* it was put */
+        bool sent;         /* it may be there: a put of it was begun */
+        uint64_t term;     /* of the lease, in which it was last put */
+        bool left;         /* an earlier mount's, and recovery goes on */
+        bool asks;         /* before it is put: what the store has is changed, or is new */
+        int64_t doubt_ns;  /* CLOCK_MONOTONIC; until then a put of it may take effect */
+        enum seal_how how; /* as what it is sealed */
+        char *tail;        /* name below `at` of the file that comes last, or NULL */
+        uint64_t files;    /* in the unit */
+    };
+};
+
 /* What the store is owed, of a whole cache. */
 struct queue {
-    struct queue_own *own;  /* constant; what only the room itself sees */
-    struct volume *volumes; /* constant; of each store, by the number in its entries */
+    char cache_id[NOTE_ID_SIZE];  /* constant; who writes its notes */
+    char session[NOTE_ID_SIZE];   /* constant; of this mount */
+    char node[NOTE_NODE_MAX + 1]; /* constant; the machine's name */
+    struct queue_own *own;        /* constant; what only the room itself sees */
+    struct volume *volumes;       /* constant; of each store, by the number in its entries */
 
     GUARDED_BY(cache_mutex) struct {
         struct debts owed[DEBT_KINDS]; /* all that stands in a queue */
@@ -611,6 +654,40 @@ bool tombstone_hides(struct cache *c, struct place at, bool is_dir, const char *
 /* How many intentions concern this very place, whichever they mean. */
 unsigned tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mutex);
 
+/* ---- note.c ---- */
+/* Notes of units (docs/units.md, 3 and 5): transfer/ takes their steps. */
+
+/* Whether a step of it is owed now; else lowers *next to when it is, if that is known. It may
+ * be gone then, where its store takes none. */
+bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64_t *next)
+    REQUIRES(cache_mutex);
+/* That step begins. */
+void note_step_runs_locked(struct unit_note *n) REQUIRES(cache_mutex);
+/* The step was taken in that term of the lease, or failed; `why` says so in words. The note may
+ * be gone then, and its unit with it. */
+void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step step,
+                           uint64_t term, int err, const char *why) REQUIRES(cache_mutex);
+/* The unit's directory was there before: what is owed is an edit of it, and hides nothing. */
+void note_is_of_edit_locked(struct cache *c, struct unit_note *n) REQUIRES(cache_mutex);
+/* The lease under which what is at the path is sent, and its term; NULL: under none. */
+struct lease *unit_lease_locked(struct cache *c, const char *path, uint64_t *ret_term)
+    REQUIRES(cache_mutex);
+/* The store has removed a directory: if it was a unit its seals are to go. */
+void note_unseal_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* Whether a flush of the path waits for a note; *ret says how its steps go. */
+bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)
+    REQUIRES(cache_mutex);
+/* Who writes notes: the cache's id is read or drawn. After mirror_open(). 0 or a negative
+ * errno.
+ */
+int notes_open(struct cache *c);
+/* Loads the notes that an earlier mount left, before its files are found; then what no unit
+ * took up is sealed or removed. Recovery. 0 or a negative errno. */
+int notes_load(struct cache *c) REQUIRES(cache_mutex);
+void notes_found_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Forgets them: the cache ends. The units went before. */
+void notes_free(struct cache *c) REQUIRES(cache_mutex);
+
 /* ---- unit.c ---- */
 /* Publish units: directories that the store gets as a whole (docs/units.md). */
 
@@ -653,9 +730,10 @@ void units_look_locked(struct cache *c, int64_t *next_ns) REQUIRES(cache_mutex);
  * `no_room`: writers wait for room in the cache. */
 enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const struct entry *e,
                                 bool no_room) REQUIRES(cache_mutex);
-/* Whether the rename at the store brings a pointer that waits for units, or for files beside
- * it.
- */
+/* Whether the directory may be told to the store, as far as its unit says. */
+bool unit_lets_dir_go_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether the rename at the store waits for the note of the unit that it is of; or brings a
+ * pointer that waits for units, or for files beside it. */
 bool unit_rename_waits_locked(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
 /* Somebody waits for what comes after the files that are held back: they go, each after the
  * rest of its unit. */

@@ -51,6 +51,8 @@ void queue_free(struct cache *c)
     assert(!c->queue->own->units);
     free(c->queue->own->waits);
     cache_unlock(c);
+    for (unsigned i = 0; c->queue->volumes && i < volumes_count(c); i++)
+        lease_free(c->queue->volumes[i].lease);
     origins_free(c);
     free(c->queue->volumes);
     free(c->queue);

@@ -110,7 +110,8 @@ static bool is_stored(struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-static struct unit *unit_new(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+static struct unit *unit_new(struct cache *c, struct node *dir, bool found)
+    REQUIRES(cache_mutex)
 {
     struct unit *u = calloc(1, sizeof(*u));
 
@@ -122,11 +123,13 @@ static struct unit *unit_new(struct cache *c, struct node *dir) REQUIRES(cache_m
     node_ref_locked(dir);
     dir->dir->unit = u;
     DL_APPEND(c->queue->own->units, u);
+    note_begin_locked(c, u, found);
     return u;
 }
 
 void unit_end(struct cache *c, struct unit *u) REQUIRES(cache_mutex)
 {
+    note_end_locked(c, u);
     DL_DELETE(c->queue->own->units, u);
     u->node->dir->unit = NULL;
     node_unref_locked(c, u->node);
@@ -150,7 +153,7 @@ static struct unit *unit_begin(struct cache *c, struct node *dir, uint64_t found
     }
     if (!found && is_stored(at))
         return NULL;
-    u = unit_new(c, at);
+    u = unit_new(c, at, found != 0);
     if (u && found) {
         u->cut = true;
         u->opened = found;
@@ -273,6 +276,22 @@ void unit_name_came_locked(struct cache *c, struct entry *e)
         pointer_closed(c, e->parent);
 }
 
+/* Units that have another path now are others to those who look at the store. */
+static void notes_follow(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    struct unit *u;
+
+    DL_FOREACH(c->queue->own->units, u)
+    {
+        auto_free char *path =
+            u->note && node_is_below(u->node, dir) ? node_path(u->node) : NULL;
+        if (!path || place_same(u->note->at, place_of_path(path)))
+            continue;
+        note_end_locked(c, u);
+        note_begin_locked(c, u, false);
+    }
+}
+
 void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
 {
     auto_free char *path = node_path(dir);
@@ -289,7 +308,8 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
     /* Its old name was no place to publish it from: the new one says that it is complete. */
     bool units = p && unit_policy_groups(p);
     if (!u && units && was_staged && !is_stored(dir))
-        u = unit_new(c, dir);
+        u = unit_new(c, dir, false);
+    notes_follow(c, dir);
     if (!u)
         return;
     end_below(c, u);

@@ -1,5 +1,6 @@
 /* What the files of the units share: unit.c has which units there are, unit_look.c what the
- * store lacks of each and when it settles, unit_turn.c whose turn it is. */
+ * store lacks of each and when it settles, unit_turn.c whose turn it is, note.c what other
+ * mounts are told. */
 #ifndef RUNFS_CACHE_QUEUE_UNIT_H
 #define RUNFS_CACHE_QUEUE_UNIT_H
 
@@ -23,11 +24,18 @@ struct unit {
         bool closed;                /* something in it was */
         bool declared;              /* a program said that it is complete */
         bool committed;             /* the same, whoever writes in it */
-        bool hurried; /* somebody waits for what comes after what was closed in it */
-        bool asked;   /* somebody wants all of it in the store now */
-        bool cut;     /* an earlier mount left it open */
+        bool hurried;           /* somebody waits for what comes after what was closed in it */
+        bool asked;             /* somebody wants all of it in the store now */
+        bool cut;               /* an earlier mount left it open */
+        struct unit_note *note; /* what other mounts are told of it; NULL: nothing */
     };
 };
+
+/* As what it is sealed when it is whole. */
+static inline enum seal_how unit_how(const struct unit *u) REQUIRES(cache_mutex)
+{
+    return u->declared ? SEAL_DECLARED : u->cut ? SEAL_CUT : SEAL_ASSUMED;
+}
 
 /* ---- unit.c ---- */
 /* The directory that a directory is in; NULL: none. */
@@ -47,6 +55,23 @@ struct node *unit_dir_by_names(struct cache *c, struct node *dir) REQUIRES(cache
 bool unit_is_lacking(struct cache *c, const struct file *f) REQUIRES(cache_mutex);
 /* It is forgotten: the store has it whole, or its directory is gone. */
 void unit_end(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
+
+/* ---- note.c ---- */
+/* A unit begins, which an earlier mount left (`found`), or not: nothing of it goes to the store
+ * before its note is there. Without memory, and where the store takes no notes, it has none. */
+void note_begin_locked(struct cache *c, struct unit *u, bool found) REQUIRES(cache_mutex);
+/* The unit ends without a seal, or is another one by now: its note goes when nothing of it is
+ * at that place, or comes there. Accepts one without a note. */
+void note_end_locked(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
+/* Whether what is in the unit may go to the store, as far as its note says. */
+bool note_lets_go_locked(const struct unit *u) REQUIRES(cache_mutex);
+/* Whether the journal knows that the file at the path is the unit's tail; else it is told. */
+bool note_names_tail_locked(struct cache *c, struct unit *u, const char *path)
+    REQUIRES(cache_mutex);
+/* The store has all of the unit, which has a note: it is sealed, and ends with that. */
+void note_seal_locked(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
+/* It lacks something again. Accepts one without a note. */
+void note_opens_again_locked(struct unit *u) REQUIRES(cache_mutex);
 
 /* ---- unit_look.c ---- */
 /* Whether a program has a file in it open for writing, other than a log. */

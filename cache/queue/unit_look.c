@@ -160,7 +160,13 @@ static void look(struct cache *c, int64_t now, int64_t *next_ns) REQUIRES(cache_
     {
         u->lacks_names = u->lacks <= 1 && (lacks_dir(c, u) || lacks_rename(c, u));
         settle_if_due(c, u, now, next_ns);
-        if (is_gone(u) || (u->settled && !u->lacks && !u->lacks_names))
+        if (is_gone(u))
+            unit_end(c, u);
+        else if (!u->settled || u->lacks || u->lacks_names)
+            note_opens_again_locked(u);
+        else if (u->note)
+            note_seal_locked(c, u);
+        else
             unit_end(c, u);
     }
 }
@@ -191,9 +197,12 @@ static const char *state_name(const struct unit *u) REQUIRES(cache_mutex)
 
 static const char *waits_for(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
 {
-    return u->failing                      ? "an upload fails, see `runfs status --files`"
-           : u->settled                    ? "its files are on their way"
-           : !u->closed && !u->lacks_names ? "nothing was closed in it"
+    return u->failing ? "an upload fails, see `runfs status --files`"
+           : u->note && u->note->debt.error
+               ? "the state of its store takes no note of it, see the log"
+           : u->settled && !u->lacks && u->note ? "its seal is on its way"
+           : u->settled                         ? "its files are on their way"
+           : !u->closed && !u->lacks_names      ? "nothing was closed in it"
            : unit_has_writer(c, u)
                ? "a program writes in it: its close, or `runfs commit`"
                : "nothing more to be closed in it for unit_idle, or `runfs commit`";

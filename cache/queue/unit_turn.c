@@ -32,8 +32,8 @@ static bool follows_another(struct cache *c, const struct unit *u) REQUIRES(cach
     return false;
 }
 
-static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, const struct unit *u,
-                                   bool no_room) REQUIRES(cache_mutex)
+static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, struct unit *u,
+                                   const struct entry *e, bool no_room) REQUIRES(cache_mutex)
 {
     bool wanted = f->debt.wanted || c->queue->drain || u->hurried;
 
@@ -43,7 +43,10 @@ static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, const 
         return no_room && unit_has_writer(c, u) ? UNIT_TURN_GO : UNIT_TURN_WAIT;
     if (u->lacks > 1 || u->lacks_names)
         return wanted && u->failing ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
-    return follows_another(c, u) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
+    if (follows_another(c, u))
+        return UNIT_TURN_WAIT;
+    auto_free char *path = u->settled && u->note ? entry_path(e) : NULL;
+    return path && !note_names_tail_locked(c, u, path) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
 }
 
 /* What was closed in it before is all that a waiter waits for. */
@@ -95,26 +98,37 @@ static const struct file *failing_file(struct cache *c, const struct unit *u, st
     return NULL;
 }
 
-static int failure_of(const struct unit *u, const struct file *first) REQUIRES(cache_mutex)
+/* The note's, which comes before all files; else that of the file. */
+static const struct debt *failing_debt(const struct unit *u, const struct file *first)
+    REQUIRES(cache_mutex)
 {
-    return first ? first->debt.error : u && u->failing ? u->failing : -EBUSY;
+    if (u && !note_lets_go_locked(u))
+        return &u->note->debt;
+    return first ? &first->debt : NULL;
+}
+
+static int failure_of(const struct unit *u, const struct debt *d) REQUIRES(cache_mutex)
+{
+    return d ? d->error : u && u->failing ? u->failing : -EBUSY;
 }
 
 void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entry *e)
 {
     const struct unit *u = unit_over(e->parent);
     const struct file *first = failing_file(c, u, e->parent);
-    auto_free char *path = node_path(first ? first->node : u ? u->node : e->parent);
+    const struct debt *d = failing_debt(u, first);
+    bool of_file = first && d == &first->debt;
+    auto_free char *path = node_path(of_file ? first->node : u ? u->node : e->parent);
+    int err = failure_of(u, d);
     char why[512];
 
     cache_assert_locked(c);
-    if (first == f)
+    if (of_file && first == f)
         return;
-    (void)snprintf(why, sizeof(why), "%s, which is published before it, fails: %s",
-                   path ? path : "another name",
-                   first && first->debt.why ? first->debt.why
-                                            : strerror(-failure_of(u, first)));
-    owed_failed_locked(c, &f->debt, failure_of(u, first), why);
+    (void)snprintf(why, sizeof(why), "%s%s, which is published before it, fails: %s",
+                   d && !of_file ? "the note of " : "", path ? path : "another name",
+                   d && d->why ? d->why : strerror(-err));
+    owed_failed_locked(c, &f->debt, err, why);
     waitq_wake_locked(c, &f->upload_waiters, 0);
     progress_failed_locked(c);
 }
@@ -122,12 +136,23 @@ void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entr
 bool unit_rename_waits_locked(struct cache *c, const struct intent *i)
 {
     struct entry *e = NULL;
+    struct node *n = intent_is_rename(i) ? tree_find(c, i->to, &e) : NULL;
 
     cache_assert_locked(c);
-    if (i->kind != INTENT_RENAME || !unit_path_is_pointer(c, i->to) || !tree_find(c, i->to, &e))
+    const struct unit *u = n && e ? unit_over(n->dir ? n : e->parent) : NULL;
+    if (u && !note_lets_go_locked(u))
+        return true;
+    if (!n || i->kind != INTENT_RENAME || !unit_path_is_pointer(c, i->to))
         return false;
-    return e && !unit_over(e->parent) &&
-           turn_of_pointer(c, e->parent, i->seq, NULL, true) != UNIT_TURN_GO;
+    return e && !u && turn_of_pointer(c, e->parent, i->seq, NULL, true) != UNIT_TURN_GO;
+}
+
+bool unit_lets_dir_go_locked(struct cache *c, struct node *dir)
+{
+    const struct unit *u = unit_over(dir);
+
+    cache_assert_locked(c);
+    return !u || note_lets_go_locked(u);
 }
 
 void units_hurry_locked(struct cache *c)
@@ -215,9 +240,12 @@ enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const str
     cache_assert_locked(c);
     if (f->log || f->staged || !f->debt.seq)
         return UNIT_TURN_GO;
-    const struct unit *u = unit_over(e->parent);
+    struct unit *u = unit_over(e->parent);
+    if (u && !note_lets_go_locked(u))
+        return (f->debt.wanted || c->queue->drain) && u->note->debt.error ? UNIT_TURN_FAIL
+                                                                          : UNIT_TURN_WAIT;
     if (u)
-        return f->unit_seq < u->tail_seq ? UNIT_TURN_GO : turn_of_tail(c, f, u, no_room);
+        return f->unit_seq < u->tail_seq ? UNIT_TURN_GO : turn_of_tail(c, f, u, e, no_room);
     if (!f->pointer)
         return UNIT_TURN_GO;
     bool wanted = f->debt.wanted || c->queue->drain;

@@ -463,7 +463,7 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
         (void)debt_is_due(d, p->now_ns, p->next_ns);
     } else if (path && !needs && !awaited) {
         satisfied_locked(c, n);
-    } else if (path && !dir_waits_for_rename(c, n, path) &&
+    } else if (path && !dir_waits_for_rename(c, n, path) && unit_lets_dir_go_locked(c, n) &&
                order_of_marker_locked(c, path, node_volume(n), &on_its_way) == ORDER_GO) {
         start_locked(c, n, take_ptr(path));
     }

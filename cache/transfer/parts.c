@@ -154,7 +154,7 @@ static int commit_parts(struct job *j, struct upload *up, struct op *op, struct 
     int r = 0;
 
     for (int i = 0; i < VERSIONS_MAX && again; i++) {
-        cache_op(j->cache, op);
+        upload_op(j, op);
         r = i > 0 || upload_is_looked_at(j) ? upload_resolve_version(j, op, obj) : 0;
         if (r != 0)
             return r;

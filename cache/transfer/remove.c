@@ -194,6 +194,8 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     struct op op = {0};
 
     if (err == 0 && noted == 0) {
+        if (i->kind == INTENT_RMDIR)
+            note_unseal_locked(c, i->from);
         intent_remove_locked(c, i);
         return;
     }

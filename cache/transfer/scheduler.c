@@ -231,7 +231,7 @@ static const struct starter file_starter = {DEBT_FILE, start_urgent_locked, star
                             index_starter = {DEBT_INDEX, NULL, start_index_locked,
                                              indexes_end_locked};
 static const struct starter *const starters[] = {
-    &file_starter,   &dir_starter,     &removal_starter,
+    &note_starter,   &file_starter,    &dir_starter,   &removal_starter,
     &rename_starter, &session_starter, &index_starter,
 };
 

@@ -220,7 +220,7 @@ static int upload_content(struct job *j, struct op *op, struct object *obj)
             remember_refusal(j);
         if (!upload_condition_refused(j, r) && (r != -ESTALE || !upload_is_bound(j)))
             return r == 1 ? 0 : r; /* 1: settled as its parts were committed */
-        cache_op(j->cache, op);
+        upload_op(j, op);
         r = upload_resolve_version(j, op, obj);
         if (r == 0) /* another attempt: its session has its own row */
             origin_sign(j->cache, j->at, &j->attrs);
@@ -314,7 +314,7 @@ static int resolve_attributes(struct job *j, struct op *op)
     struct cache *c = j->cache;
     struct object there = {0};
 
-    cache_op(c, op);
+    upload_op(j, op);
     int r = store_stat(c->store, op, j->at.key, &there);
     if (r < 0 && r != -ENOENT)
         return r;

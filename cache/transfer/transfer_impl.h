@@ -87,6 +87,7 @@ struct transfers {
         size_t n_uploading;
         struct dir_job *dir_jobs; /* directories whose upload runs */
         unsigned sessions_ending;
+        unsigned note_steps;                          /* of units, that are being taken */
         unsigned dir_uploads_running, copies_running; /* tasks */
         struct volume_tasks *volumes; /* and of each store, by the number in its entries */
         unsigned stamps_running;      /* that uploads write after they have ended */
@@ -249,6 +250,8 @@ int session_unwatch(struct session_watch *w, struct op *op);
 void sessions_free(struct cache *c) REQUIRES(cache_mutex);
 /* Ends the sessions that no upload will resume. */
 extern const struct starter session_starter;
+/* ---- note.c ---- */
+extern const struct starter note_starter;
 
 /* ---- space.c ---- */
 /* What is wrong with the space, for people; NULL when nothing is. */

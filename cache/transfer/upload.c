@@ -581,6 +581,13 @@ static int note_sent(struct job *j)
                : 0;
 }
 
+void upload_op(const struct job *j, struct op *op)
+{
+    cache_op(j->cache, op);
+    if (j->lease && lease_bind(j->lease, j->term, op) < 0)
+        op->lease_end_ns = 1; /* it has ended, and so has the request */
+}
+
 static void run_upload(struct task *task)
 {
     struct job *j = container_of(task, struct job, task);
@@ -588,7 +595,7 @@ static void run_upload(struct task *task)
     struct op op;
     int r;
 
-    cache_op(c, &op);
+    upload_op(j, &op);
     j->fd = file_get_fd(c, j->node, FD_READ);
     if (j->fd < 0)
         r = source_read_failed(j, j->fd);
@@ -638,6 +645,7 @@ void upload_start_locked(struct cache *c, struct node *n, char *path, bool looks
         return; /* looked at again at the next pass */
     node_ref_locked(n);
     j->looks = looks;
+    j->lease = unit_lease_locked(c, path, &j->term);
     if (!looks)
         dirs_above_may_exist_locked(c, path);
     upload_runs_locked(j, take_ptr(own_path));

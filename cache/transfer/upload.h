@@ -15,9 +15,11 @@ struct job {
     struct place at;   /* where that goes to; borrows the path */
     unsigned volume;   /* which store that is in */
     int fd;
-    bool live;         /* a writer or a mapping may change it */
-    bool looks;        /* nothing is owed, and nothing is sent: it waited for nobody's turn */
-    bool of_open_file; /* chosen although somebody writes: a log file, or a flush waits */
+    bool live;           /* a writer or a mapping may change it */
+    struct lease *lease; /* of the note of its unit, without which nothing is sent; or NULL */
+    uint64_t term;       /* of the lease, in which the note was put */
+    bool looks;          /* nothing is owed, and nothing is sent: it waited for nobody's turn */
+    bool of_open_file;   /* chosen although somebody writes: a log file, or a flush waits */
     uint64_t generation;
     uint64_t intents; /* the newest intention when the name was last seen to live */
     struct stat st;
@@ -133,6 +135,8 @@ int source_begins_the_same(struct job *j, const uint32_t *sums, uint64_t step);
 struct job *upload_take_unnoted_locked(struct node *n, const char *path) REQUIRES(cache_mutex);
 
 /* ---- upload.c ---- */
+/* Begins a request of the job: as cache_op(), and the lease ends it, where that is needed. */
+void upload_op(const struct job *j, struct op *op);
 /* Whether somebody could change the file since the look without its mtime or size telling. */
 bool upload_is_unproven_locked(const struct job *j) REQUIRES(cache_mutex);
 /* The file's name that has the job's path now, and to which belongs what lies at its place;

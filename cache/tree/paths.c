@@ -14,11 +14,11 @@
 /* ---- paths ---- */
 
 /* Joins the names below that of `until`, or below the root, down to that of `e`. */
-static char *build_path(struct entry *e, const struct entry *until)
+static char *build_path(const struct entry *e, const struct entry *until)
 {
     size_t len = 0;
 
-    for (struct entry *at = e; at != until; at = at->parent->links) {
+    for (const struct entry *at = e; at != until; at = at->parent->links) {
         len += strlen(at->name) + 1;
         if (!at->parent->links && !at->parent->is_root)
             return NULL; /* below a removed directory */
@@ -28,7 +28,7 @@ static char *build_path(struct entry *e, const struct entry *until)
         return NULL;
     char *p = path + len;
     *p = '\0';
-    for (struct entry *at = e; at != until; at = at->parent->links) {
+    for (const struct entry *at = e; at != until; at = at->parent->links) {
         size_t n = strlen(at->name);
         p -= n;
         memcpy(p, at->name, n);
@@ -38,7 +38,7 @@ static char *build_path(struct entry *e, const struct entry *until)
     return path;
 }
 
-char *entry_path(struct entry *e)
+char *entry_path(const struct entry *e)
 {
     return build_path(e, NULL);
 }

@@ -299,7 +299,7 @@ void notice_locked(struct cache *c, struct node *node, const char *name) REQUIRE
 /* ---- paths.c ---- */
 /* The path of an entry, a node, or a name in a directory; heap. NULL without memory, and below
  * a removed directory. The tree must be held still. */
-char *entry_path(struct entry *e);
+char *entry_path(const struct entry *e);
 char *node_path(struct node *n); /* of its first name; NULL when it has none */
 char *child_path(struct node *dir, const char *name);
 /* The place where the store has an entry, a node, or a name in a directory now; owned. None

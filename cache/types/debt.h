@@ -9,7 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum debt_kind { DEBT_FILE, DEBT_DIR, DEBT_ROW, DEBT_SESSION, DEBT_INDEX, DEBT_KINDS };
+enum debt_kind {
+    DEBT_FILE,
+    DEBT_DIR,
+    DEBT_ROW,
+    DEBT_SESSION,
+    DEBT_NOTE,
+    DEBT_INDEX,
+    DEBT_KINDS
+};
 
 /* All times are CLOCK_MONOTONIC. All zero: nothing is owed. */
 struct debt {

@@ -140,8 +140,42 @@ static bool is_stored(const char *path)
     return n >= 0;
 }
 
+static int count_one(void *arg, const char *name, const struct object *obj)
+{
+    (void)name;
+    *(unsigned *)arg += !obj->is_prefix;
+    return 0;
+}
+
+/* How many notes of units the store has. */
+static unsigned notes(void)
+{
+    unsigned n = 0;
+    struct op op;
+
+    op_init(&op, 10 * NS_PER_SEC);
+    int r = store_list(d.store, &op, STORE_STATE_DIR "/units", LIST_RECURSIVE, count_one, &n);
+    ck_assert(r == 0 || r == -ENOENT);
+    return n;
+}
+
+/* A unit of which the store has a part is hidden from other mounts. */
+static void no_half_is_shown(void)
+{
+    unsigned all = 0, there = 0;
+
+    for (const struct told *f = story->files; f->path; f++) {
+        bool of_unit = strncmp(f->path, "checkpoint-1/", strlen("checkpoint-1/")) == 0;
+        all += of_unit;
+        there += of_unit && is_stored(f->path);
+    }
+    ck_assert_msg(there == 0 || there == all || notes() == 1,
+                  "step %u: %u of %u files are shown", shared->kill_at, there, all);
+}
+
 static void nothing_is_half(void)
 {
+    no_half_is_shown();
     for (const char *const *tail = story->tails; *tail; tail++) {
         if (!is_stored(*tail))
             continue;
@@ -158,6 +192,7 @@ static void what_was_closed_comes(void)
 
     driven_mount(&d);
     ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_msg(notes() == 0, "step %u: a note stays", shared->kill_at);
     for (const struct told *f = story->files; n < atomic_load(&shared->closed); f++, n++) {
         char text[64];
         bool there = is_stored(f->path) ||
