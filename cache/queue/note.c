@@ -364,8 +364,7 @@ static void go_on_without(struct cache *c, struct unit_note *n, int err, const c
     note_forget(n);
 }
 
-/* Without the lease nobody would believe the note. What was put in an earlier term is put anew:
- * others may have taken it for one of a mount that is no more. */
+/* Without the lease nobody would believe the note. */
 static bool put_is_due(struct cache *c, struct unit_note *n) REQUIRES(cache_mutex)
 {
     struct lease *l = n->lease;
@@ -386,16 +385,27 @@ static bool put_is_due(struct cache *c, struct unit_note *n) REQUIRES(cache_mute
 }
 
 /* What it stands for is still there, or still comes. */
-static bool removal_is_due(struct cache *c, struct unit_note *n, int64_t now, int64_t *next)
-    REQUIRES(cache_mutex)
+static bool rows_touch(struct cache *c, const struct unit_note *n) REQUIRES(cache_mutex)
 {
     const struct row_ask ask = {.sets = ROWS_ALL, .path = place_path(n->at)};
 
-    if (row_touching_locked(c, &ask))
-        return false;
+    return row_touching_locked(c, &ask);
+}
+
+/* A put of it that is late would leave a note of nobody. */
+static bool may_go(const struct unit_note *n, int64_t now, int64_t *next) REQUIRES(cache_mutex)
+{
     if (n->doubt_ns > now)
         *next = n->doubt_ns < *next ? n->doubt_ns : *next;
     return n->doubt_ns <= now;
+}
+
+/* Others may have taken it for a note of a mount that is no more. */
+static bool is_outdated(const struct unit_note *n) REQUIRES(cache_mutex)
+{
+    return n->unit && n->term != lease_term(n->lease) &&
+           (n->step == NOTE_STEP_NONE || n->step == NOTE_STEP_NAME ||
+            n->step == NOTE_STEP_SEAL);
 }
 
 bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64_t *next)
@@ -403,7 +413,7 @@ bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64
     cache_assert_locked(c);
     if (n->left)
         return false;
-    if (n->step == NOTE_STEP_NONE && n->term != lease_term(n->lease)) {
+    if (is_outdated(n)) {
         n->is_there = false;
         n->step = NOTE_STEP_PUT;
     }
@@ -412,10 +422,11 @@ bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64
         return false;
     case NOTE_STEP_PUT:
         return put_is_due(c, n);
-    case NOTE_STEP_REMOVE:
-        return removal_is_due(c, n, now, next);
-    case NOTE_STEP_NAME:
     case NOTE_STEP_SEAL:
+        return lease_is_held(n->lease) && may_go(n, now, next);
+    case NOTE_STEP_REMOVE:
+        return !rows_touch(c, n) && may_go(n, now, next);
+    case NOTE_STEP_NAME:
     case NOTE_STEP_UNSEAL:
         break;
     }
@@ -464,7 +475,8 @@ void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step 
     else if (step == NOTE_STEP_PUT && n->step == step && n->unit && refused)
         go_on_without(c, n, err, why);
     else {
-        if (step == NOTE_STEP_PUT && !refused)
+        if (step == NOTE_STEP_PUT && !refused &&
+            store_dir_can(c->store, n->at.key, STORE_ORIGIN))
             n->doubt_ns = clock_mono_ns() + c->config.late_ns;
         owed_failed_locked(c, &n->debt, err, why);
     }
@@ -476,11 +488,15 @@ void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step 
 
 /* ---- who waits for them ---- */
 
+/* A removal that waits for rows ends with those, which a flush waits for itself, or leaves. A
+ * unit that fails, or in which something is written again, is not on its way. */
 static bool is_awaited(struct cache *c, const struct unit_note *n) REQUIRES(cache_mutex)
 {
     const struct unit *u = n->unit;
 
-    return !u || u->settled || (u->asked && !unit_has_writer(c, u));
+    if (!u)
+        return n->step != NOTE_STEP_REMOVE || !rows_touch(c, n);
+    return !u->failing && (u->settled || (u->asked && !unit_has_writer(c, u)));
 }
 
 bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)
@@ -513,12 +529,15 @@ static int load_one(void *arg, const struct journal_unit *row) REQUIRES(cache_mu
 {
     struct cache *c = arg;
 
-    if (!path_key_ok(row->key, STORE_KEY_MAX) || !note_is_id(row->id))
+    if ((*row->key && !path_key_ok(row->key, STORE_KEY_MAX)) || !note_is_id(row->id))
         return 0;
     struct unit_note *n = note_new(c, row->key, row->id, NOTE_STEP_PUT);
     if (!n || (*row->tail && !(n->tail = strdup(row->tail))))
         return -ENOMEM;
     n->sent = true;
+    /* Without a tail nobody knows whether the put was answered. */
+    if (!n->tail && store_dir_can(c->store, row->key, STORE_ORIGIN))
+        n->doubt_ns = clock_mono_ns() + c->config.late_ns;
     n->how = row->how == SEAL_DECLARED || row->how == SEAL_ASSUMED ? row->how : SEAL_CUT;
     n->left = true;
     return 0;

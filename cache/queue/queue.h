@@ -160,7 +160,7 @@ enum note_step {
     NOTE_STEP_NAME,   /* the journal is to know the tail before that goes */
     NOTE_STEP_SEAL,   /* the seal is put, then `open` goes */
     NOTE_STEP_REMOVE, /* `open` goes without one */
-    NOTE_STEP_UNSEAL, /* there is no note: the unit is gone, and its seals go */
+    NOTE_STEP_UNSEAL, /* there is no note: the unit is gone, and its seal goes */
 };
 
 /* What other mounts are told of a unit. It may outlive the unit. */
@@ -672,7 +672,8 @@ void note_is_of_edit_locked(struct cache *c, struct unit_note *n) REQUIRES(cache
 /* The lease under which what is at the path is sent, and its term; NULL: under none. */
 struct lease *unit_lease_locked(struct cache *c, const char *path, uint64_t *ret_term)
     REQUIRES(cache_mutex);
-/* The store has removed a directory: if it was a unit its seals are to go. */
+/* The store has removed a directory: if it was a unit its seal is to go. Not those of other
+ * caches: they may have made it again since. */
 void note_unseal_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether a flush of the path waits for a note; *ret says how its steps go. */
 bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)

@@ -49,10 +49,11 @@ static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, struct
     return path && !note_names_tail_locked(c, u, path) ? UNIT_TURN_WAIT : UNIT_TURN_GO;
 }
 
-/* What was closed in it before is all that a waiter waits for. */
+/* What was closed in it before is all that a waiter waits for: it is there, and others see it
+ * if they see anything of the unit. */
 static bool lacks_nothing_closed(const struct unit *u) REQUIRES(cache_mutex)
 {
-    return !u->lacks && !u->lacks_names;
+    return !u->lacks && !u->lacks_names && !(u->note && u->settled);
 }
 
 /* What comes before a pointer of that place in the order in this directory: units at or below

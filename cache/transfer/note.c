@@ -114,27 +114,6 @@ static int seal(struct note_job *j, struct op *op)
     return r < 0 ? r : forget(j, op);
 }
 
-struct unsealing {
-    struct note_job *job;
-    struct op *op;
-};
-
-static int remove_seal(void *arg, const struct note *seal)
-{
-    struct unsealing *u = arg;
-
-    return seal_remove(&u->job->at, u->op, seal->cache_id);
-}
-
-static int unseal(struct note_job *j, struct op *op)
-{
-    struct op removals = *op;
-    struct unsealing u = {j, &removals};
-    int r = seals_list(&j->at, op, remove_seal, &u);
-
-    return r < 0 && removals.why[0] ? op_fail(op, r, "%s", removals.why) : r;
-}
-
 /* Nothing of a unit is sent without the lease, by which others know that its writer lives. */
 static int take_step(struct note_job *j, struct op *op)
 {
@@ -154,7 +133,7 @@ static int take_step(struct note_job *j, struct op *op)
     case NOTE_STEP_REMOVE:
         return forget(j, op);
     case NOTE_STEP_UNSEAL:
-        return unseal(j, op);
+        return seal_remove(&j->at, op, j->cache->queue->cache_id);
     case NOTE_STEP_NONE:
         break;
     }
@@ -206,7 +185,7 @@ static struct note_job *job_new(struct cache *c, struct unit_note *n) REQUIRES(c
                                     .tail.name = n->tail ? strdup(n->tail) : NULL}};
     if (n->step == NOTE_STEP_PUT || n->step == NOTE_STEP_SEAL) {
         j->lease = n->lease;
-        j->term = lease_term(j->lease);
+        j->term = n->unit && n->step == NOTE_STEP_SEAL ? n->term : lease_term(n->lease);
     }
     if (j->seal.attempt && (j->seal.tail.name || !n->tail))
         return j;
