@@ -51,8 +51,8 @@ enum other_state other_times_state(const struct other_times *t, int64_t late_ns,
 char *own_key(const char *state, const char *rest);
 /* Puts the text over what is there. */
 int own_put(struct store *s, struct op *op, const char *key, const char *text);
-/* Reads an object of at most NOTE_BODY_MAX bytes: *ret is heap, *ret_len its length; a longer
- * one is -EBADMSG. ret_etag may be NULL. */
+/* Reads an object: *ret is heap, *ret_len its length, or NOTE_BODY_MAX + 1 when it is longer
+ * than what can be decoded. ret_etag may be NULL. */
 int own_read(struct store *s, struct op *op, const char *key, char **ret, size_t *ret_len,
              char ret_etag[STORE_ETAG_MAX]);
 

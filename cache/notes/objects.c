@@ -37,9 +37,6 @@ int own_read(struct store *s, struct op *op, const char *key, char **ret, size_t
     if (ret_etag)
         memcpy(ret_etag, obj.etag, sizeof(obj.etag));
     object_release(&obj);
-    if (n > NOTE_BODY_MAX)
-        return op_fail(op, -EBADMSG, "%s/%s is larger than %d bytes", s->url, key,
-                       NOTE_BODY_MAX);
     *ret = take_ptr(text);
     *ret_len = (size_t)n;
     return 0;

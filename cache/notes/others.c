@@ -94,11 +94,9 @@ static int ask(struct others *o, struct look *k, struct op *op)
     k->told_ns = o->config.now();
     if (r == -ENOENT)
         (void)snprintf(k->version, sizeof(k->version), "absent");
-    else if (r == -EBADMSG)
-        (void)snprintf(k->version, sizeof(k->version), "too large %s", etag);
     else if (r == 0)
         note_version(k, text, len, etag);
-    return r == -ENOENT || r == -EBADMSG ? 0 : r;
+    return r == -ENOENT ? 0 : r;
 }
 
 /* One that is due, and when it is next if this look fails. */

@@ -89,6 +89,7 @@ START_TEST(routes_lead_to_one_state)
     must_be(w.s, "other/x", true, NULL, NULL);
     must_be(w.s, "runs/r1", true, NULL, NULL);
     must_be(w.s, "", true, NULL, NULL);
+    must_be(w.s, STORE_STATE_DIR "/@a/x", false, NULL, NULL); /* about what is its own */
     free(w.leaf[1]->root_key);
     w.leaf[1]->root_key = NULL; /* mem: has none */
     world_close(&w);
