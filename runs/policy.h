@@ -36,8 +36,8 @@ struct policy {
     int durability; /* 0 cache, 1 store */
     /* What is due goes up before others. No field: a preset's, and that of what extends it. */
     bool urgent;
-    /* What is published as a whole (runs/unit.h), and when that is complete. unit_max and what
-     * follows is parsed, shown, and not built yet. */
+    /* What is published as a whole (runs/unit.h), and when that is complete. unit_max, locks,
+     * expect and keep_last are parsed, shown, and not built yet. */
     char *unit, *unit_names, *unit_done, *unit_pointer, *locks;
     int64_t unit_idle_ns, unit_max_ns, lock_ttl_ns;
     int64_t expect, keep_last;

@@ -2,6 +2,7 @@
 #include "runs/unit.h"
 
 #include "common/mem.h"
+#include "common/op.h"
 #include "common/path.h"
 
 #include <fnmatch.h>
@@ -107,6 +108,29 @@ struct unit_at unit_of_path(const struct policy *p, size_t root, const char *pat
     if (strcmp(p->unit, "root") == 0 && (dir || path[root]))
         return dir_unit(root);
     return no_dir(dir);
+}
+
+#define TTL_USUAL (60 * NS_PER_SEC)
+#define TTL_LEAST NS_PER_SEC
+#define TTL_MOST  (24 * 3600 * NS_PER_SEC)
+
+int64_t unit_lease_ttl_ns(const struct routes *routes, const struct policy *policies,
+                          unsigned store)
+{
+    int64_t ttl_ns = POLICY_UNSET;
+
+    for (size_t i = 0; i < routes->n; i++) {
+        const struct route *r = &routes->items[i];
+        int64_t ns = policies[r->policy].lock_ttl_ns;
+        if (!r->scratch && r->store == store && ns != POLICY_UNSET &&
+            (ttl_ns == POLICY_UNSET || ns < ttl_ns))
+            ttl_ns = ns;
+    }
+    if (ttl_ns == POLICY_UNSET)
+        return TTL_USUAL;
+    if (ttl_ns < TTL_LEAST)
+        return TTL_LEAST;
+    return ttl_ns < TTL_MOST ? ttl_ns : TTL_MOST;
 }
 
 bool unit_name_is_done(const struct policy *p, const char *name)

@@ -4,6 +4,7 @@
 #define RUNFS_RUNS_UNIT_H
 
 #include "runs/policy.h"
+#include "runs/routes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +27,12 @@ bool unit_policy_groups(const struct policy *p);
  * without the "/" behind them. `dir`: it is a directory's path. Staging names say nothing
  * here. */
 struct unit_at unit_of_path(const struct policy *p, size_t root, const char *path, bool dir);
+
+/* How long the lease of a mount counts in the state of a store after it was renewed
+ * (docs/units.md, 4): the shortest `lock_ttl` of the policies whose routes lead there, 60 s
+ * where none says one; never less than a second or more than a day. */
+int64_t unit_lease_ttl_ns(const struct routes *routes, const struct policy *policies,
+                          unsigned store);
 
 /* Whether a file of this name, in a unit's directory, says that the unit is complete. */
 bool unit_name_is_done(const struct policy *p, const char *name);

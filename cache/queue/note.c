@@ -18,9 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where no policy says it. */
-#define LEASE_TTL_NS (60 * NS_PER_SEC)
-
 static struct unit_note *of_debt(struct debt *d)
 {
     return d ? container_of(d, struct unit_note, debt) : NULL;
@@ -52,18 +49,20 @@ static void lease_lost(void *arg, const char *why)
     lease_comes_or_goes(arg);
 }
 
-static int64_t ttl_ns(struct cache *c, const char *path)
+/* A store alone is number 0, of several the first is 1. */
+static int64_t ttl_ns(struct cache *c, unsigned volume)
 {
-    const struct policy *p = path_policy(c, path, true);
-
-    return p && p->lock_ttl_ns != POLICY_UNSET ? p->lock_ttl_ns : LEASE_TTL_NS;
+    return c->config.routes ? unit_lease_ttl_ns(c->config.routes, c->config.policies,
+                                                volume ? volume - 1 : 0)
+                            : policy_preset("data")->lock_ttl_ns;
 }
 
 /* Of the store that has the directory at the path; NULL: it keeps no state, or without memory.
  */
 static struct lease *lease_at(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    struct volume *v = &c->queue->volumes[path_volume(c, path, true)];
+    unsigned volume = path_volume(c, path, true);
+    struct volume *v = &c->queue->volumes[volume];
     auto_free char *state = NULL;
     auto_free char *key = NULL;
     struct op op;
@@ -78,7 +77,7 @@ static struct lease *lease_at(struct cache *c, const char *path) REQUIRES(cache_
                                         .cache_id = c->queue->cache_id,
                                         .session = c->queue->session,
                                         .node = c->queue->node,
-                                        .ttl_ns = ttl_ns(c, path),
+                                        .ttl_ns = ttl_ns(c, volume),
                                         .now = clock_boot_ns,
                                         .held = lease_held,
                                         .lost = lease_lost,

@@ -1,5 +1,6 @@
 /* Publish units: what a path belongs to by its names. */
 #include "common/mem.h"
+#include "common/op.h"
 #include "runs/policy_fields.h"
 #include "runs/unit.h"
 #include "tests/lib/suite.h"
@@ -102,6 +103,29 @@ START_TEST(only_the_bytes_told_count)
 }
 END_TEST
 
+/* Routes of policies 0 to 3, to stores 0, 0, 1 and 2; the last one is scratch. */
+START_TEST(a_lease_lasts_as_the_policies_say)
+{
+    struct policy p[4] = {{.lock_ttl_ns = 90 * NS_PER_SEC},
+                          {.lock_ttl_ns = 20 * NS_PER_SEC},
+                          {.lock_ttl_ns = POLICY_UNSET},
+                          {.lock_ttl_ns = 5 * NS_PER_SEC}};
+    struct route items[4] = {{.store = 0, .policy = 0},
+                             {.store = 0, .policy = 1},
+                             {.store = 1, .policy = 2},
+                             {.store = 2, .policy = 3, .scratch = true}};
+    const struct routes routes = {.items = items, .n = 4};
+
+    ck_assert_int_eq(unit_lease_ttl_ns(&routes, p, 0), 20 * NS_PER_SEC);
+    ck_assert_int_eq(unit_lease_ttl_ns(&routes, p, 1), 60 * NS_PER_SEC);
+    ck_assert_int_eq(unit_lease_ttl_ns(&routes, p, 2), 60 * NS_PER_SEC);
+    p[1].lock_ttl_ns = 1;
+    p[2].lock_ttl_ns = INT64_MAX;
+    ck_assert_int_eq(unit_lease_ttl_ns(&routes, p, 0), NS_PER_SEC);
+    ck_assert_int_eq(unit_lease_ttl_ns(&routes, p, 1), 24 * 3600 * NS_PER_SEC);
+}
+END_TEST
+
 START_TEST(a_name_says_what_it_is)
 {
     const struct policy *data = policy_preset("data");
@@ -125,6 +149,7 @@ int main(void)
     tcase_add_loop_test(t, a_path_has_one_unit, 0, ARRAY_SIZE(places));
     tcase_add_loop_test(t, a_mark_stands_for_digits, 0, ARRAY_SIZE(patterns));
     tcase_add_test(t, only_the_bytes_told_count);
+    tcase_add_test(t, a_lease_lasts_as_the_policies_say);
     tcase_add_test(t, a_name_says_what_it_is);
     suite_add_tcase(suite, t);
     return suite_run(suite);
