@@ -31,7 +31,7 @@ struct lease {
         bool told; /* the last that the hooks heard is that it is held */
         struct lease_times times;
         uint64_t beat;
-        int err; /* of the last rewrite */
+        int err;                                 /* of the last rewrite */
         char why[sizeof(((struct op *)0)->why)]; /* of the last rewrite that failed */
     };
 };

@@ -88,7 +88,7 @@ static struct lease *lease_at(struct cache *c, const char *path) REQUIRES(cache_
 
 /* ---- life ---- */
 
-static void note_free(struct unit_note *n)
+static void note_free(struct unit_note *n) REQUIRES(cache_mutex)
 {
     debt_release(&n->debt);
     place_free(&n->at);
