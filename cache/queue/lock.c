@@ -188,11 +188,30 @@ bool lock_hides_locked(struct cache *c, const char *path, uint64_t seq)
     return false;
 }
 
+static bool holds_itself(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex)
+{
+    return !intent_is_rename(removal) && !removal->debt.running &&
+           lock_hides_locked(c, removal->from, removal->seq) && !intent_is_urgent(c, removal);
+}
+
+static bool is_held(void *cache, struct intent *i) REQUIRES(cache_mutex)
+{
+    return holds_itself(cache, i);
+}
+
 bool lock_holds_row_locked(struct cache *c, const struct intent *removal)
 {
+    struct row_ask below = {.sets = ROWS_REMOVING,
+                            .path = removal->from,
+                            .until = removal->seq,
+                            .is = is_held,
+                            .arg = c};
+
     cache_assert_locked(c);
-    return c->queue->locks && !intent_is_rename(removal) && !removal->debt.running &&
-           lock_hides_locked(c, removal->from, removal->seq) && !intent_is_urgent(c, removal);
+    if (!c->queue->locks)
+        return false;
+    return holds_itself(c, removal) || (removal->kind == INTENT_RMDIR &&
+                                        !removal->debt.running && row_below_locked(c, &below));
 }
 
 bool path_is_leaving_locked(struct cache *c, const char *path)

@@ -482,8 +482,8 @@ bool path_is_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* Whether what was removed at the path, with this place in the order, is hidden only: a lock
  * that is older covers it. */
 bool lock_hides_locked(struct cache *c, const char *path, uint64_t seq) REQUIRES(cache_mutex);
-/* Whether the store keeps what the row removes for a lock. An urgent removal is not held: what
- * waits for it has no other way. */
+/* Whether the store keeps what the row removes for a lock: something below a directory counts.
+ * An urgent removal is not held: what waits for it has no other way. */
 bool lock_holds_row_locked(struct cache *c, const struct intent *removal) REQUIRES(cache_mutex);
 /* The lock for which a removal at the path is refused to this process, or NULL. `above`: one of
  * something below it, too, which would go along. */

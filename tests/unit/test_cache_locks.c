@@ -190,6 +190,28 @@ START_TEST(a_flush_says_what_a_lock_holds_and_does_not_wait)
 }
 END_TEST
 
+START_TEST(a_flush_does_not_wait_for_the_directory_above_either)
+{
+    struct op op;
+    unsigned held = 0;
+
+    make_tree();
+    uint64_t id = lock("d/sub", false, getpid());
+    remove_tree();
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(d.cache, "", 0, &op, NULL, NULL), -EBUSY);
+    driven_stores(&d, "d/a", NULL);
+    ck_assert_int_eq(cache_each_pending(d.cache, note_held, &held), 0);
+    ck_assert_uint_eq(held, 3);                 /* b, sub and d */
+    ck_assert_int_eq(driven_mkdir(&d, "d"), 0); /* its object goes after the old one's */
+    op_init(&op, 20 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(d.cache, "", 0, &op, NULL, NULL), -EBUSY);
+    unlock(id);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(driven_stores_dir(&d, "d") && !driven_stores_dir(&d, "d/sub"));
+}
+END_TEST
+
 START_TEST(two_locks_hold_until_the_last_ends)
 {
     make_tree();
@@ -615,6 +637,7 @@ int main(void)
     tcase_add_test(t, the_store_keeps_what_is_removed_until_the_lock_ends);
     tcase_add_test(t, what_lies_beside_a_locked_path_goes_at_once);
     tcase_add_test(t, a_flush_says_what_a_lock_holds_and_does_not_wait);
+    tcase_add_test(t, a_flush_does_not_wait_for_the_directory_above_either);
     tcase_add_test(t, two_locks_hold_until_the_last_ends);
     tcase_add_test(t, a_lock_that_came_later_holds_nothing);
     tcase_add_test(t, a_daemon_that_is_killed_leaves_no_lock);
