@@ -49,12 +49,15 @@ static bool has_lacking(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
     return false;
 }
 
-/* Nor does one come that waits for its rename. */
+/* Nor does one come that waits for its rename, or for the removal of what had its name: until
+ * that the store has the old one, and the removal may wait for other units, which come after
+ * this one, or for a deletion lock. */
 static bool dir_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     auto_free char *path = node_path(dir);
 
-    return path && !path_is_staged_dir(c, path) && !has_lacking(c, dir);
+    return path && !path_is_staged_dir(c, path) && !removal_pending(c, path) &&
+           !has_lacking(c, dir);
 }
 
 static bool lacks_dir(struct cache *c, struct unit *u) REQUIRES(cache_mutex)

@@ -183,6 +183,66 @@ START_TEST(a_unit_at_rest_costs_nothing)
 }
 END_TEST
 
+/* c-1 as the store has it, with a directory in it that has nothing, goes and is made anew. */
+static void begin_c_1(void)
+{
+    made("a/c-1");
+    made("a/c-1/e");
+    put("a/c-1/x");
+    put("a/c-1/done");
+}
+
+static void make_c_1_again(void)
+{
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-1/x"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-1/done"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "a/c-1/e"), 0);
+    ck_assert_int_eq(driven_rmdir(&w.d, "a/c-1"), 0);
+    begin_c_1();
+}
+
+START_TEST(a_unit_made_again_waits_for_no_removal)
+{
+    struct handle *h;
+
+    mounted();
+    begin_c_1();
+    ck_assert_int_eq(flush_for("", 0), 0);
+    made("a/c-2");
+    put("a/c-2/y");
+    opened("a/c-2/z", 0, &h);
+    make_c_1_again(); /* the removals wait for c-2, which settles after this */
+    all_that_goes_is_gone();
+    ck_assert_int_eq(driven_close(&w.d, h), 0);
+    put("a/c-2/done");
+    DRIVEN_WAIT(has("a/c-2/done"));
+    ck_assert_int_eq(flush_for("", 0), 0);
+    ck_assert(has("a/c-1/e") && has("a/c-1/done"));
+}
+END_TEST
+
+START_TEST(a_unit_made_again_waits_for_no_lock)
+{
+    uint64_t id;
+    struct op op;
+
+    mounted();
+    begin_c_1();
+    ck_assert_int_eq(flush_for("", 0), 0);
+    op_init(&op, 0);
+    ck_assert_int_eq(
+        cache_deletion_lock(w.d.cache, "a/c-1", false, getpid(), "a test", &op, &id), 0);
+    sent[0] = '\0';
+    make_c_1_again();
+    put("a/latest");
+    DRIVEN_WAIT(strstr(sent, "c-1/done") && strstr(sent, "latest"));
+    ck_assert_int_eq(flush_for("", 0), -EBUSY); /* of the removals, and at once */
+    cache_deletion_unlock(w.d.cache, id);
+    ck_assert_int_eq(flush_for("", 0), 0);
+    ck_assert(has("a/c-1/e") && has("a/c-1/done"));
+}
+END_TEST
+
 /* ---- orders ---- */
 
 START_TEST(a_late_release_is_no_close)
@@ -344,6 +404,8 @@ int main(void)
     tcase_add_test(t, a_file_that_is_written_again_is_not_waited_for);
     tcase_add_test(t, a_refused_file_holds_no_removal_elsewhere);
     tcase_add_test(t, a_unit_at_rest_costs_nothing);
+    tcase_add_test(t, a_unit_made_again_waits_for_no_removal);
+    tcase_add_test(t, a_unit_made_again_waits_for_no_lock);
     tcase_add_test(t, a_late_release_is_no_close);
     tcase_add_test(t, new_attributes_are_no_close);
     tcase_add_test(t, new_attributes_of_what_is_stored_release_nothing);
