@@ -40,7 +40,7 @@ static int fail_by_lock_locked(const struct deletion_lock *l, struct op *op)
     REQUIRES(cache_mutex)
 {
     return op_fail(op, -EBUSY, "%s is locked by process %ld (%s), which refuses removals there",
-                   l->paths[0].path, (long)l->holder.pid, l->command);
+                   l->paths[0], (long)l->holder.pid, l->command);
 }
 
 /* 0 with *ret, or why not, in words, too. */
@@ -170,7 +170,7 @@ int cache_each_deletion_lock(struct cache *c, const char *path,
     DL_FOREACH(c->queue->locks, l)
     {
         const struct cache_deletion_lock shown = {.id = l->id,
-                                                  .path = l->paths[0].path,
+                                                  .path = l->paths[0],
                                                   .refuse = l->refuse,
                                                   .is_file = l->node != NULL,
                                                   .pid = l->holder.pid,

@@ -25,6 +25,11 @@ static void kept_free(struct cache *c, struct kept_name *k) EXCLUDES(cache_ns, c
     if (k->node)
         node_unref_locked(c, k->node);
     cache_unlock(c);
+    while (k->views) {
+        struct kept_view *v = k->views;
+        k->views = v->next;
+        free(v);
+    }
     free(k->path);
     free(k);
 }
@@ -38,6 +43,7 @@ void deletion_sweep(struct cache *c)
     {
         if (lock_hides_locked(c, k->path, k->seq))
             continue;
+        kept_views_end_locked(c, k);
         DL_DELETE(c->ops->kept, k);
         DL_APPEND(unneeded, k);
     }
@@ -109,8 +115,9 @@ int leaving_keeps_locked(struct cache *c, const struct leaving *l, const struct 
     cache_assert_locked(c);
     if (!c->queue->locks || !lock_hides_locked(c, path, UINT64_MAX))
         return 0;
-    return l->kept && l->kept->node == e->node && strcmp(l->kept->path, path) == 0 ? 0
-                                                                                   : -EAGAIN;
+    if (!l->kept || l->kept->node != e->node || strcmp(l->kept->path, path) != 0)
+        return -EAGAIN;
+    return kept_views_find_locked(c, l->kept, path);
 }
 
 void leaving_gone(struct cache *c, struct leaving *l)
@@ -119,6 +126,7 @@ void leaving_gone(struct cache *c, struct leaving *l)
         return;
     cache_lock(c);
     l->kept->seq = seq_next_locked(c);
+    kept_views_begin_locked(c, l->kept);
     DL_APPEND(c->ops->kept, l->kept);
     cache_unlock(c);
     l->kept = NULL;
@@ -129,13 +137,14 @@ void leaving_release(struct cache *c, struct leaving *l)
     kept_free(c, take_ptr(l->kept));
 }
 
-void deletion_moved(struct cache *c, const char *from, const char *to)
+void deletion_moved(struct cache *c, const struct lock_move *moves, size_t n)
 {
     ns_assert_written(c);
     cache_lock(c);
-    int r = c->queue->locks ? lock_follow_locked(c, from, to) : 0;
+    int r = c->queue->locks ? lock_follow_locked(c, moves, n) : 0;
     cache_unlock(c);
     if (r < 0)
         log_later(&c->log, LOG_LEVEL_WARN,
-                  "%s was moved to %s: there is no memory to keep it locked there", from, to);
+                  "%s was moved to %s: there is no memory to keep it locked there", moves->from,
+                  moves->to);
 }

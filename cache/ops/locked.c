@@ -1,6 +1,6 @@
-/* The view of a deletion lock (docs/locks.md): what lies at the paths that it covers, and what
- * was removed or replaced there since. A path of the view is one or several of the tree, as the
- * lock followed what was moved; what is kept under one of them comes before what is there now.
+/* The view of a deletion lock (docs/locks.md): what it covers, and what was removed or replaced
+ * of that since. A path of the view is one or several of the tree, as the lock followed what
+ * was moved. What the view shows when it goes is shown there for as long as it is kept.
  */
 #include "cache/ops/ops_impl.h"
 
@@ -8,12 +8,16 @@
 #include "common/path.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-/* Where in the tree the view's path is, of this path of the lock; heap. NULL: nowhere, or
- * without memory. */
+/* ---- what a path of the view is ---- */
+
+/* Where in the tree the view's path is, by what is shown there; heap. NULL: nowhere, or without
+ * memory. */
 static char *path_by(const struct locked_path *p, const char *rel)
 {
     const char *rest = path_below(p->at, rel);
@@ -21,76 +25,191 @@ static char *path_by(const struct locked_path *p, const char *rel)
     return rest ? path_join(p->path, rest) : NULL;
 }
 
-/* The oldest that is kept there is what was locked. */
+/* Those that show something at the path come in this order: what was moved by itself, then what
+ * went with a directory. Counted from 0; NULL: no more. */
+static const struct locked_path *nth_shown_locked(const struct deletion_lock *l,
+                                                  const char *rel, size_t n)
+    REQUIRES(cache_mutex)
+{
+    const struct locked_path *best = NULL;
+
+    for (size_t skip = 0, len = SIZE_MAX, at = l->n_shown; skip <= n; skip++) {
+        best = NULL;
+        size_t best_len = 0;
+        for (size_t i = 0; i < l->n_shown; i++) {
+            size_t own = strlen(l->shown[i].at);
+            bool later = own < len || (own == len && i < at);
+            if (later && path_below(l->shown[i].at, rel) && (!best || own >= best_len)) {
+                best = &l->shown[i];
+                best_len = own;
+            }
+        }
+        if (!best)
+            return NULL;
+        len = best_len;
+        at = (size_t)(best - l->shown);
+    }
+    return best;
+}
+
+static char *view_key(uint64_t id, const char *rel)
+{
+    char *key;
+
+    return asprintf(&key, "%" PRIu64 "/%s", id, rel) < 0 ? NULL : key;
+}
+
 static struct node *kept_at_locked(struct cache *c, const struct deletion_lock *l,
                                    const char *rel) REQUIRES(cache_mutex)
 {
-    const struct kept_name *k;
+    auto_free char *key = c->ops->kept_views ? view_key(l->id, rel) : NULL;
+    struct kept_view *v = NULL;
 
-    DL_FOREACH(c->ops->kept, k)
-    {
-        for (size_t i = 0; i < l->n_paths && k->seq > l->since_seq; i++) {
-            const char *rest = path_below(l->paths[i].path, k->path);
-            auto_free char *shown = rest ? path_join(l->paths[i].at, rest) : NULL;
-            if (shown && strcmp(shown, rel) == 0)
-                return k->node;
-        }
-    }
-    return NULL;
+    if (key)
+        HASH_FIND_STR(c->ops->kept_views, key, v);
+    return v ? v->node : NULL;
 }
 
-/* What is there now, where the lock followed it last. */
+/* What is there now, where the lock followed it. */
 static struct node *live_at_locked(struct cache *c, const struct deletion_lock *l,
                                    const char *rel) REQUIRES(cache_mutex)
 {
+    const struct locked_path *p;
     struct node *n = NULL;
 
-    for (size_t i = l->n_paths; i-- > 0 && !n;) {
-        auto_free char *path = path_by(&l->paths[i], rel);
+    for (size_t i = 0; !n && (p = nth_shown_locked(l, rel, i)); i++) {
+        auto_free char *path = path_by(p, rel);
         n = path ? tree_find(c, path, NULL) : NULL;
     }
     return n;
 }
 
-/* The live directory in which the view's path is a name, which the store may know alone; also
- * referenced by a lookup. NULL: there is none. */
-static struct node *parent_at_locked(struct cache *c, const struct deletion_lock *l,
-                                     const char *rel) REQUIRES(cache_mutex)
+static struct node *looked_up(struct node *n) REQUIRES(cache_mutex)
 {
-    for (size_t i = l->n_paths; i-- > 0;) {
-        auto_free char *path = path_by(&l->paths[i], rel);
-        auto_free char *parent = path && *path ? path_parent(path) : NULL;
-        struct node *n = parent ? tree_find(c, parent, NULL) : NULL;
-        if (n && n->dir && !n->is_root)
-            n->nlookup++;
-        if (n && n->dir)
-            return n;
+    if (n && !n->is_root)
+        n->nlookup++;
+    return n;
+}
+
+/* What the n-th that shows something there leads to: *ret, looked up; or *ret_parent, looked
+ * up, the directory in which the store may know the name *ret_name (heap). -ENOENT: there is no
+ * n-th.
+ */
+static int look(struct cache *c, uint64_t id, const char *rel, size_t n, struct node **ret,
+                struct node **ret_parent, char **ret_name)
+{
+    int r = 0;
+
+    cache_lock(c);
+    const struct deletion_lock *l = lock_find_locked(c, id);
+    const struct locked_path *p = l ? nth_shown_locked(l, rel, n) : NULL;
+    auto_free char *path = p ? path_by(p, rel) : NULL;
+    auto_free char *above = path && *path ? path_parent(path) : NULL;
+    struct node *kept = l && n == 0 ? kept_at_locked(c, l, rel) : NULL;
+    struct node *parent = NULL;
+
+    if (kept)
+        *ret = looked_up(kept);
+    else if (!path)
+        r = p ? -ENOMEM : -ENOENT;
+    else if (!(*ret = looked_up(tree_find(c, path, NULL))) && above)
+        parent = tree_find(c, above, NULL);
+    if (parent && parent->dir) {
+        *ret_name = strdup(path_basename(path));
+        *ret_parent = *ret_name ? looked_up(parent) : NULL;
+        r = *ret_name ? 0 : -ENOMEM;
     }
-    return NULL;
+    cache_unlock(c);
+    return r;
 }
 
 int cache_locked_node(struct cache *c, uint64_t id, const char *rel, struct waiter *w,
                       struct node **ret)
 {
-    struct node *parent = NULL;
     struct stat st;
+    int r = 0;
 
-    cache_lock(c);
-    const struct deletion_lock *l = lock_find_locked(c, id);
-    struct node *n = l ? kept_at_locked(c, l, rel) : NULL;
-    if (l && !n && !(n = live_at_locked(c, l, rel)))
-        parent = parent_at_locked(c, l, rel);
-    if (n && !n->is_root)
-        n->nlookup++;
-    cache_unlock(c);
-    *ret = n;
-    if (n)
-        return 0;
-    if (!parent)
-        return -ENOENT;
-    int r = cache_lookup(c, parent, path_basename(rel), w, ret, &st);
-    cache_forget(c, parent, 1);
+    *ret = NULL;
+    for (size_t i = 0; !*ret && (r == 0 || r == -ENOENT); i++) {
+        struct node *parent = NULL;
+        auto_free char *name = NULL;
+        r = look(c, id, rel, i, ret, &parent, &name);
+        if (r < 0)
+            return r;
+        if (!parent)
+            continue;
+        r = cache_lookup(c, parent, name, w, ret, &st);
+        cache_forget(c, parent, 1);
+    }
+    return *ret ? 0 : r;
+}
+
+/* ---- what is kept ---- */
+
+static bool view_shows_locked(struct cache *c, const struct deletion_lock *l, const char *rel,
+                              const struct node *n) REQUIRES(cache_mutex)
+{
+    return !kept_at_locked(c, l, rel) && live_at_locked(c, l, rel) == n;
+}
+
+static int add_view(struct kept_name *k, const struct deletion_lock *l, const char *rel)
+    REQUIRES(cache_mutex)
+{
+    auto_free char *key = view_key(l->id, rel);
+    struct kept_view *v = key ? calloc(1, sizeof(*v) + strlen(key) + 1) : NULL;
+
+    if (!v)
+        return -ENOMEM;
+    v->node = k->node;
+    v->id = l->id;
+    v->rel = strcpy(v->key, key) + strcspn(key, "/") + 1;
+    v->next = k->views;
+    k->views = v;
+    return 0;
+}
+
+int kept_views_find_locked(struct cache *c, struct kept_name *k, const char *path)
+{
+    const struct deletion_lock *l;
+    int r = 0;
+
+    cache_assert_locked(c);
+    DL_FOREACH(c->queue->locks, l)
+    {
+        for (size_t i = 0; i < l->n_shown && r == 0 && !l->refuse; i++) {
+            const char *rest = path_below(l->shown[i].path, path);
+            auto_free char *rel = rest ? path_join(l->shown[i].at, rest) : NULL;
+            if (rest && !rel)
+                r = -ENOMEM;
+            else if (rel && view_shows_locked(c, l, rel, k->node))
+                r = add_view(k, l, rel);
+        }
+    }
     return r;
+}
+
+void kept_views_begin_locked(struct cache *c, const struct kept_name *k)
+{
+    struct kept_view *v, *other;
+
+    cache_assert_locked(c);
+    for (v = k->views; v; v = v->next) {
+        HASH_FIND_STR(c->ops->kept_views, v->key, other);
+        if (!other)
+            HASH_ADD_STR(c->ops->kept_views, key, v);
+    }
+}
+
+void kept_views_end_locked(struct cache *c, const struct kept_name *k)
+{
+    struct kept_view *v, *had;
+
+    cache_assert_locked(c);
+    for (v = k->views; v; v = v->next) {
+        HASH_FIND_STR(c->ops->kept_views, v->key, had);
+        if (had == v)
+            HASH_DEL(c->ops->kept_views, v);
+    }
 }
 
 /* ---- what a directory of the view has ---- */
@@ -101,17 +220,23 @@ struct listing {
     void *arg;
 };
 
+/* The name in the directory of the view, if it is one directly in it. */
+static const char *name_in(const char *dir, const char *rel)
+{
+    const char *name = path_below(dir, rel);
+
+    return name && *name && !strchr(name, '/') ? name : NULL;
+}
+
 /* Names of what the lock has elsewhere in the tree than beside its siblings. */
 static int visit_moved_locked(struct listing *l, const struct deletion_lock *lock,
                               const char *rel) REQUIRES(cache_mutex)
 {
     int r = 0;
 
-    for (size_t i = 1; i < lock->n_paths && r == 0; i++) {
-        const char *name = path_below(rel, lock->paths[i].at);
-        const struct node *n = name && *name && !strchr(name, '/')
-                                   ? live_at_locked(l->cache, lock, lock->paths[i].at)
-                                   : NULL;
+    for (size_t i = 1; i < lock->n_shown && r == 0; i++) {
+        const char *name = name_in(rel, lock->shown[i].at);
+        const struct node *n = name ? live_at_locked(l->cache, lock, lock->shown[i].at) : NULL;
         r = n ? l->visit(l->arg, name, n->mode) : 0;
     }
     return r;
@@ -120,18 +245,12 @@ static int visit_moved_locked(struct listing *l, const struct deletion_lock *loc
 static int visit_kept_locked(struct listing *l, const struct deletion_lock *lock,
                              const char *rel) REQUIRES(cache_mutex)
 {
-    const struct kept_name *k;
+    const struct kept_view *v;
     int r = 0;
 
-    DL_FOREACH(l->cache->ops->kept, k)
-    {
-        for (size_t i = 0; i < lock->n_paths && r == 0 && k->seq > lock->since_seq; i++) {
-            const char *rest = path_below(lock->paths[i].path, k->path);
-            auto_free char *shown = rest ? path_join(lock->paths[i].at, rest) : NULL;
-            const char *name = shown ? path_below(rel, shown) : NULL;
-            if (name && *name && !strchr(name, '/'))
-                r = l->visit(l->arg, name, k->node->mode);
-        }
+    for (v = l->cache->ops->kept_views; v && r == 0; v = v->hh.next) {
+        const char *name = v->id == lock->id ? name_in(rel, v->rel) : NULL;
+        r = name ? l->visit(l->arg, name, v->node->mode) : 0;
     }
     return r;
 }
@@ -157,15 +276,13 @@ static int find_dirs(struct listing *l, uint64_t id, const char *rel, struct nod
     cache_lock(c);
     const struct deletion_lock *lock = lock_find_locked(c, id);
     const struct node *kept = lock ? kept_at_locked(c, lock, rel) : NULL;
-    struct node **v = lock ? calloc(lock->n_paths, sizeof(struct node *)) : NULL;
-    for (size_t i = 0; v && i < lock->n_paths; i++) {
-        auto_free char *path = path_by(&lock->paths[i], rel);
+    struct node **v = lock ? calloc(lock->n_shown, sizeof(struct node *)) : NULL;
+    for (size_t i = 0; v && i < lock->n_shown; i++) {
+        auto_free char *path = path_by(&lock->shown[i], rel);
         struct node *dir = path ? tree_find(c, path, NULL) : NULL;
         if (!dir || !dir->dir)
             continue;
-        if (!dir->is_root)
-            dir->nlookup++;
-        v[n++] = dir;
+        v[n++] = looked_up(dir);
     }
     int r = !lock ? -ENOENT : !v ? -ENOMEM : n || (kept && kept->dir) ? 0 : -ENOENT;
     if (r == 0)

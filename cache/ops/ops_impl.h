@@ -10,7 +10,8 @@ struct kept_name;
 struct opened {
     GUARDED_BY(cache_mutex) struct {
         uint64_t open_handles;
-        struct kept_name *kept; /* in the order in which they went */
+        struct kept_name *kept;       /* in the order in which they went */
+        struct kept_view *kept_views; /* by key */
         int64_t
             refused_ns; /* CLOCK_MONOTONIC; when the log was told of a path without a route */
     };
@@ -31,6 +32,16 @@ struct making {
     bool may_exist;
 };
 
+/* Where the view of a lock shows what is kept, as it did before. */
+struct kept_view {
+    UT_hash_handle hh; /* in opened.kept_views, by key */
+    struct kept_view *next;
+    struct node *node; /* that of the kept name */
+    uint64_t id;       /* the lock's */
+    const char *rel;   /* in `key` */
+    char key[];        /* "ID/REL" */
+};
+
 /* A name that was removed, or replaced, while a deletion lock hid that: what it led to is here
  * as long as one of those locks is. What is not guarded is constant. */
 struct kept_name {
@@ -39,6 +50,7 @@ struct kept_name {
     uint64_t seq;          /* its place in the order; older locks count */
     struct node *node;     /* referenced */
     struct handle *handle; /* of a file, for reading; else NULL */
+    struct kept_view *views;
 };
 
 /* A name that is about to go, and who takes it away. */
@@ -76,6 +88,7 @@ struct moving {
     bool copies;            /* the store's object moves: a rename row */
     bool removes;           /* the store may have the old name: an unlink row */
     bool may_exist;         /* of a name that is free: as in struct making */
+    uint64_t made_seq;      /* of what no store ever had: when it got its name; else 0 */
     struct seat seat;       /* of the new name */
     struct place places[2]; /* owned; where the store has `from` and, of an exchange, `to` */
     uint64_t orphan; /* orphans/<it> is what lost its last name by the move; 0: nothing */
@@ -189,15 +202,26 @@ int leaving_ready(struct cache *c, struct node *parent, const char *name, struct
 /* Whether a lock refuses that the path goes (`above`: with all below it): 0 or -EBUSY. */
 int leaving_admit_locked(struct cache *c, const struct leaving *l, const char *path, bool above)
     REQUIRES(cache_mutex);
-/* -EAGAIN: a lock is to keep what the entry leads to, and leaving_ready() did not see to it. */
+/* -EAGAIN: a lock is to keep what the entry leads to, and leaving_ready() did not see to it.
+ * Else 0 or -ENOMEM. */
 int leaving_keeps_locked(struct cache *c, const struct leaving *l, const struct entry *e,
                          const char *path) REQUIRES(cache_mutex);
 /* The name is gone: what is kept is the locks' from now on. */
 void leaving_gone(struct cache *c, struct leaving *l) EXCLUDES(cache_mutex);
 void leaving_release(struct cache *c, struct leaving *l) EXCLUDES(cache_ns, cache_mutex);
-/* What lay at one path lies at the other: locks go along. ns held for writing. */
-void deletion_moved(struct cache *c, const char *from, const char *to) REQUIRES(cache_ns)
+/* Locks go along with what was moved, by one or both (an exchange) of two moves. ns held for
+ * writing. */
+void deletion_moved(struct cache *c, const struct lock_move *moves, size_t n) REQUIRES(cache_ns)
     EXCLUDES(cache_mutex);
+
+/* ---- locked.c ---- */
+/* The path, which leads to the node, is about to go: finds out where views show it, in
+ * k->views. 0 or -ENOMEM. */
+int kept_views_find_locked(struct cache *c, struct kept_name *k, const char *path)
+    REQUIRES(cache_mutex);
+/* It went, and is shown there from now on; or is kept no more. */
+void kept_views_begin_locked(struct cache *c, const struct kept_name *k) REQUIRES(cache_mutex);
+void kept_views_end_locked(struct cache *c, const struct kept_name *k) REQUIRES(cache_mutex);
 
 /* ---- lock_file.c ---- */
 /* Whether a new file of this name in the directory is the lock of the program that asks:

@@ -453,9 +453,9 @@ static void moved(struct cache *c, const struct moving *m, struct leaving *l, un
 {
     if (replaces && !(flags & RENAME_EXCHANGE))
         leaving_gone(c, l);
-    deletion_moved(c, m->from_path, m->to_path);
-    if (flags & RENAME_EXCHANGE)
-        deletion_moved(c, m->to_path, m->from_path);
+    const struct lock_move moves[2] = {{m->from_path, m->to_path, m->made_seq},
+                                       {m->to_path, m->from_path, 0}};
+    deletion_moved(c, moves, flags & RENAME_EXCHANGE ? 2 : 1);
 }
 
 static int rename_ns_locked(struct cache *c, struct node *parent, const char *name,
@@ -484,6 +484,8 @@ static int rename_ns_locked(struct cache *c, struct node *parent, const char *na
         r = flags & RENAME_EXCHANGE ? exchange_check(&m) : check_move(c, &m, flags);
     if (r == 0 && !same)
         r = locks_admit_locked(c, &m, l, flags);
+    m.made_seq =
+        r == 0 && name_is_only_ours_locked(m.from, from_path) ? m.from->node->named_seq : 0;
     bool replaces = m.to != NULL;
     cache_unlock(c);
     if (r < 0 || same)

@@ -124,7 +124,7 @@ static char *locks_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
         if (lock_meets_locked(l, path) &&
             buf_addf(&b, "%s %s pid=%ld node=%s since=%s path=%s command=%s\n",
                      l->refuse ? "refuse" : "hide", l->node ? "file" : "command",
-                     (long)l->holder.pid, node.nodename, at, l->paths[0].path, l->command) < 0)
+                     (long)l->holder.pid, node.nodename, at, l->paths[0], l->command) < 0)
             return NULL;
     }
     return b.len ? buf_take(&b) : strdup("");

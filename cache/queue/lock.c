@@ -13,24 +13,40 @@
 
 /* ---- the table ---- */
 
-static void free_paths(struct deletion_lock *l) REQUIRES(cache_mutex)
+static void free_lock(struct deletion_lock *l) REQUIRES(cache_mutex)
 {
-    for (size_t i = 0; i < l->n_paths; i++) {
-        free(l->paths[i].path);
-        free(l->paths[i].at);
+    for (size_t i = 0; i < l->n_paths; i++)
+        free(l->paths[i]);
+    for (size_t i = 0; i < l->n_shown; i++) {
+        free(l->shown[i].path);
+        free(l->shown[i].at);
     }
     free(l->paths);
+    free(l->shown);
+    free(l->command);
+    free(l);
 }
 
-static int add_path(struct deletion_lock *l, const char *path, const char *at)
-    REQUIRES(cache_mutex)
+static int add_path(struct deletion_lock *l, const char *path) REQUIRES(cache_mutex)
 {
     if (array_grow(l->paths, l->cap_paths, l->n_paths + 1))
         return -ENOMEM;
-    struct locked_path *p = &l->paths[l->n_paths];
+    l->paths[l->n_paths] = strdup(path);
+    if (!l->paths[l->n_paths])
+        return -ENOMEM;
+    l->n_paths++;
+    return 0;
+}
+
+static int show_path(struct deletion_lock *l, const char *path, const char *at)
+    REQUIRES(cache_mutex)
+{
+    if (array_grow(l->shown, l->cap_shown, l->n_shown + 1))
+        return -ENOMEM;
+    struct locked_path *p = &l->shown[l->n_shown];
     *p = (struct locked_path){.path = strdup(path), .at = strdup(at)};
     if (p->path && p->at) {
-        l->n_paths++;
+        l->n_shown++;
         return 0;
     }
     free(p->path);
@@ -47,10 +63,8 @@ struct deletion_lock *lock_add_locked(struct cache *c, const char *path, bool re
     if (!l)
         return NULL;
     l->command = strdup(command);
-    if (!l->command || add_path(l, path, "") < 0) {
-        free(l->command);
-        free_paths(l);
-        free(l);
+    if (!l->command || add_path(l, path) < 0 || show_path(l, path, "") < 0) {
+        free_lock(l);
         return NULL;
     }
     l->id = ++c->queue->own->last_lock;
@@ -82,9 +96,7 @@ void lock_remove_locked(struct cache *c, struct deletion_lock *l)
     c->queue->n_refusing -= l->refuse;
     drop_file_locked(c, l);
     process_release(&l->holder);
-    free_paths(l);
-    free(l->command);
-    free(l);
+    free_lock(l);
 }
 
 struct deletion_lock *lock_find_locked(struct cache *c, uint64_t id)
@@ -148,7 +160,7 @@ bool lock_file_is_in_locked(struct cache *c, const struct node *dir)
 bool lock_covers_locked(const struct deletion_lock *l, const char *path)
 {
     for (size_t i = 0; i < l->n_paths; i++)
-        if (path_below(l->paths[i].path, path))
+        if (path_below(l->paths[i], path))
             return true;
     return false;
 }
@@ -157,7 +169,7 @@ bool lock_covers_locked(const struct deletion_lock *l, const char *path)
 bool lock_meets_locked(const struct deletion_lock *l, const char *path)
 {
     for (size_t i = 0; i < l->n_paths; i++)
-        if (path_below(l->paths[i].path, path) || path_below(path, l->paths[i].path))
+        if (path_below(l->paths[i], path) || path_below(path, l->paths[i]))
             return true;
     return false;
 }
@@ -243,29 +255,72 @@ struct deletion_lock *lock_refusing_locked(struct cache *c, const char *path, bo
 
 /* ---- what moves ---- */
 
-/* What has been locked below `from` is below `to` now. */
-static int follow(struct deletion_lock *l, struct locked_path *p, const char *from,
-                  const char *to) REQUIRES(cache_mutex)
+/* What has been locked below `from` is below `to` now. Whether all of the path was. */
+static int cover(struct deletion_lock *l, char **p, const struct lock_move *m, bool *ret_all)
+    REQUIRES(cache_mutex)
 {
-    const char *in = path_below(from, p->path), *out = path_below(p->path, from);
-    auto_free char *at = NULL, *path = NULL;
+    const char *in = path_below(m->from, *p);
+    auto_free char *path = NULL;
 
-    if (!in && !out)
+    *ret_all = in != NULL;
+    if (!in && !path_below(*p, m->from))
         return 0;
-    path = in ? path_join(to, in) : strdup(to);
-    at = in ? strdup(p->at) : path_join(p->at, out);
-    if (!path || !at)
+    path = in ? path_join(m->to, in) : strdup(m->to);
+    if (!path)
         return -ENOMEM;
     if (!l->refuse)
-        return lock_covers_locked(l, path) ? 0 : add_path(l, path, at);
-    if (!in) /* its holder took a part away, which it has no use for there */
-        return 0;
-    free(p->path);
-    p->path = take_ptr(path);
+        return lock_covers_locked(l, path) ? 0 : add_path(l, path);
+    if (in) /* else its holder took a part away, which it has no use for there */
+        SWAP(*p, path);
     return 0;
 }
 
-int lock_follow_locked(struct cache *c, const char *from, const char *to)
+/* The same of what the view shows. Of what was made since the lock nobody knows the old name.
+ */
+static int show(struct deletion_lock *l, size_t i, const struct lock_move *m, bool *ret_all)
+    REQUIRES(cache_mutex)
+{
+    const char *in = path_below(m->from, l->shown[i].path);
+    const char *out = path_below(l->shown[i].path, m->from);
+
+    *ret_all = in != NULL;
+    if (in) {
+        auto_free char *path = path_join(m->to, in);
+        if (path)
+            SWAP(l->shown[i].path, path);
+        return path ? 0 : -ENOMEM;
+    }
+    if (!out || m->made_seq > l->since_seq)
+        return 0;
+    auto_free char *at = path_join(l->shown[i].at, out);
+    return at ? show_path(l, m->to, at) : -ENOMEM;
+}
+
+/* By what has one path now nothing moves a second time. */
+static int follow(struct deletion_lock *l, const struct lock_move *moves, size_t n)
+    REQUIRES(cache_mutex)
+{
+    size_t n_paths = l->n_paths, n_shown = l->n_shown;
+    int err = 0;
+
+    for (size_t i = 0; i < n_paths; i++) {
+        bool all = false;
+        for (size_t k = 0; k < n && !all; k++) {
+            int r = cover(l, &l->paths[i], &moves[k], &all);
+            err = r < 0 ? r : err;
+        }
+    }
+    for (size_t i = 0; i < n_shown; i++) {
+        bool all = false;
+        for (size_t k = 0; k < n && !all; k++) {
+            int r = show(l, i, &moves[k], &all);
+            err = r < 0 ? r : err;
+        }
+    }
+    return err;
+}
+
+int lock_follow_locked(struct cache *c, const struct lock_move *moves, size_t n)
 {
     struct deletion_lock *l;
     int err = 0;
@@ -273,10 +328,8 @@ int lock_follow_locked(struct cache *c, const char *from, const char *to)
     cache_assert_locked(c);
     DL_FOREACH(c->queue->locks, l)
     {
-        for (size_t i = 0, n = l->n_paths; i < n; i++) {
-            int r = follow(l, &l->paths[i], from, to);
-            err = r < 0 ? r : err;
-        }
+        int r = follow(l, moves, n);
+        err = r < 0 ? r : err;
     }
     return err;
 }

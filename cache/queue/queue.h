@@ -124,11 +124,17 @@ struct order_world {
     bool (*readers_at)(struct cache *c, struct place at, bool below);
 };
 
-/* What a deletion lock covers: a path, and where the view of the lock shows what lies there: ""
- * is the view itself. The first is what the lock was asked for; the others are where something
- * of it was moved since. */
+/* What the view of a deletion lock shows `at` a path of it ("" is the view itself) lies at
+ * `path`. The first is what the lock was asked for, wherever that was moved; the others are
+ * where something of it was moved since. */
 struct locked_path {
     char *path, *at;
+};
+
+/* What lay at one path lies at the other. */
+struct lock_move {
+    const char *from, *to;
+    uint64_t made_seq; /* of a new file: when it got its name before; 0 elsewhere */
 };
 
 /* Somebody has a path locked. What is not guarded is constant. */
@@ -142,8 +148,11 @@ struct deletion_lock {
     char *command;
 
     GUARDED_BY(cache_mutex) struct {
-        struct locked_path *paths;
+        /* What it covers: the path that it was asked for, and where something of that went. */
+        char **paths;
         size_t n_paths, cap_paths;
+        struct locked_path *shown;
+        size_t n_shown, cap_shown;
         /* Of one that a file stands for, else NULL: the file, which has no name in the tree,
          * and the directory that shows it as `name`; both are referenced. */
         struct node *node, *dir;
@@ -490,8 +499,10 @@ bool lock_holds_row_locked(struct cache *c, const struct intent *removal) REQUIR
 struct deletion_lock *lock_refusing_locked(struct cache *c, const char *path, bool above,
                                            const struct process_line *who)
     REQUIRES(cache_mutex);
-/* What was at `from` is at `to` now: the locks of it go along. -ENOMEM: some do not. */
-int lock_follow_locked(struct cache *c, const char *from, const char *to) REQUIRES(cache_mutex);
+/* What lay there is moved, by one or both (an exchange) of two moves at once: the locks of it
+ * go along. -ENOMEM: some do not. */
+int lock_follow_locked(struct cache *c, const struct lock_move *moves, size_t n)
+    REQUIRES(cache_mutex);
 
 /* ---- order.c ---- */
 /* Whether a row may go to the store now. A removal goes by what barrier_init_locked() found (a

@@ -1,120 +1,10 @@
 /* cache/: deletion locks of one node (docs/locks.md): what a lock hides, what the store and the
  * cache keep for it, and who is refused what. */
-#include "cache/cache.h"
-#include "common/mem.h"
-#include "tests/lib/driven.h"
+#include "tests/lib/lock_stories.h"
 #include "tests/lib/suite.h"
-
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define FILE_BYTES (1 << 16)
 #define A_WHILE_US 300000 /* in which what is not held would go */
-
-static struct driven d;
-static atomic_uint removals, reads;
-static atomic_bool slow; /* a removal takes its time */
-static pid_t other;      /* a process that does nothing */
-
-static int64_t around(struct layer *l, struct call *c)
-{
-    (void)l;
-    if (c->kind == CALL_READ)
-        atomic_fetch_add(&reads, 1);
-    if (c->kind == CALL_REMOVE) {
-        atomic_fetch_add(&removals, 1);
-        while (atomic_load(&slow))
-            (void)usleep(1000);
-    }
-    return call_next(c);
-}
-
-static pid_t start_process(void)
-{
-    pid_t pid = fork();
-
-    ck_assert_int_ge(pid, 0);
-    if (pid > 0)
-        return pid;
-    for (;;)
-        (void)pause();
-}
-
-static void end_process(pid_t pid)
-{
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
-
-static void setup(void)
-{
-    atomic_store(&removals, 0);
-    atomic_store(&reads, 0);
-    atomic_store(&slow, false);
-    other = start_process();
-    driven_caller = getpid();
-    driven_init_like_s3(&d, around);
-    driven_mount(&d);
-}
-
-static void teardown(void)
-{
-    atomic_store(&slow, false);
-    driven_release(&d);
-    end_process(other);
-}
-
-static void put(const char *path, const char *text)
-{
-    driven_put(&d, path, text, strlen(text));
-}
-
-static void make_tree(void)
-{
-    ck_assert_int_eq(driven_mkdir(&d, "d"), 0);
-    ck_assert_int_eq(driven_mkdir(&d, "d/sub"), 0);
-    put("d/a", "of a");
-    put("d/sub/b", "of b");
-    ck_assert_int_eq(driven_flush(&d), 0);
-}
-
-static void remove_tree(void)
-{
-    ck_assert_int_eq(driven_unlink(&d, "d/a"), 0);
-    ck_assert_int_eq(driven_unlink(&d, "d/sub/b"), 0);
-    ck_assert_int_eq(driven_rmdir(&d, "d/sub"), 0);
-    ck_assert_int_eq(driven_rmdir(&d, "d"), 0);
-}
-
-static int lock_for(const char *path, bool refuse, pid_t pid, int64_t wait_ns, struct op *op,
-                    uint64_t *ret)
-{
-    op_init(op, wait_ns);
-    return cache_deletion_lock(d.cache, path, refuse, pid, "a test", op, ret);
-}
-
-static uint64_t lock(const char *path, bool refuse, pid_t pid)
-{
-    struct op op;
-    uint64_t id = 0;
-    int r = lock_for(path, refuse, pid, 0, &op, &id);
-
-    ck_assert_msg(r == 0, "%d %s", r, op.why);
-    return id;
-}
-
-static void unlock(uint64_t id)
-{
-    cache_deletion_unlock(d.cache, id);
-}
 
 static struct cache_stats stats(void)
 {
@@ -320,122 +210,6 @@ START_TEST(what_is_not_here_is_fetched_before_its_name_is_taken)
 }
 END_TEST
 
-/* ---- the view ---- */
-
-static void woken(struct waiter *w, int err)
-{
-    (void)w, (void)err;
-}
-
-/* Calls that may park, made again until they do not. */
-#define UNPARKED(r, call)                                                                      \
-    do {                                                                                       \
-        struct waiter waiter_ = {.wake = woken}, *w = &waiter_;                                \
-        while (((r) = (call)) == CACHE_PARKED) {                                               \
-            (void)usleep(20000);                                                               \
-            (void)cache_cancel(d.cache, w);                                                    \
-        }                                                                                      \
-    } while (0)
-
-/* Fails unless the view shows this text, of up to 63 bytes, at the path; NULL: nothing. */
-static void view_shows(uint64_t id, const char *rel, const char *wanted)
-{
-    struct node *n = NULL;
-    struct handle *h;
-    char buf[64] = "";
-    int r;
-
-    UNPARKED(r, cache_locked_node(d.cache, id, rel, w, &n));
-    if (!wanted) {
-        ck_assert_int_eq(r, -ENOENT);
-        return;
-    }
-    ck_assert_msg(r == 0, "%s: %d", rel, r);
-    UNPARKED(r, cache_open(d.cache, n, O_RDONLY, w, &h));
-    ck_assert_msg(r == 0, "%s: %d", rel, r);
-    ssize_t len = driven_pread(&d, h, buf, sizeof(buf) - 1, 0);
-    ck_assert_int_ge(len, 0);
-    ck_assert_str_eq(buf, wanted);
-    ck_assert_int_eq(driven_close(&d, h), 0);
-    cache_forget(d.cache, n, 1);
-}
-
-static int add_to_text(void *arg, const char *name, uint32_t mode)
-{
-    char *text = arg;
-
-    if (!strstr(text, name))
-        (void)strcat(strcat(strcat(text, name), S_ISDIR(mode) ? "/" : ""), " ");
-    return 0;
-}
-
-static void view_lists(uint64_t id, const char *rel, const char *wanted)
-{
-    char text[200];
-    int r;
-
-    UNPARKED(r, (*text = 0, cache_locked_list(d.cache, id, rel, w, add_to_text, text)));
-    ck_assert_int_eq(r, 0);
-    ck_assert_str_eq(text, wanted);
-}
-
-START_TEST(a_lock_s_view_shows_what_was_removed)
-{
-    make_tree();
-    put("d/c", "stays");
-    ck_assert_int_eq(driven_flush(&d), 0);
-    driven_mount_afresh(&d); /* the store alone has it */
-    uint64_t id = lock("d", false, getpid());
-    view_shows(id, "a", "of a");
-    ck_assert_int_eq(driven_unlink(&d, "d/a"), 0);
-    ck_assert_int_eq(driven_unlink(&d, "d/sub/b"), 0);
-    ck_assert_int_eq(driven_rmdir(&d, "d/sub"), 0);
-    view_shows(id, "a", "of a");
-    view_shows(id, "sub/b", "of b");
-    view_shows(id, "c", "stays");
-    view_shows(id, "none", NULL);
-    view_lists(id, "", "a sub/ c ");
-    view_lists(id, "sub", "b ");
-    put("d/a", "anew"); /* is another file */
-    view_shows(id, "a", "of a");
-    put("d/new", "later");
-    view_shows(id, "new", "later");
-    uint64_t late = lock("d", false, getpid());
-    view_shows(late, "a", "anew"); /* what it found */
-    view_shows(late, "sub/b", NULL);
-    unlock(late);
-    unlock(id);
-    struct node *n;
-    struct waiter w = {.wake = woken};
-    ck_assert_int_eq(cache_locked_node(d.cache, id, "a", &w, &n), -ENOENT);
-}
-END_TEST
-
-START_TEST(a_lock_s_view_follows_what_is_moved)
-{
-    make_tree();
-    uint64_t id = lock("d", false, getpid());
-    ck_assert_int_eq(driven_rename(&d, "d/a", "out"), 0);
-    view_shows(id, "a", "of a");
-    view_lists(id, "", "a sub/ ");
-    ck_assert_int_eq(driven_rename(&d, "d", "e"), 0);
-    view_shows(id, "sub/b", "of b");
-    ck_assert_int_eq(driven_unlink(&d, "e/sub/b"), 0);
-    ck_assert_int_eq(driven_unlink(&d, "out"), 0);
-    view_shows(id, "sub/b", "of b");
-    view_shows(id, "a", "of a");
-    view_lists(id, "", "a sub/ ");
-    view_lists(id, "sub", "b ");
-    put("over", "over it");
-    put("e/c", "replaced");
-    uint64_t file = lock("e/c", false, getpid());
-    ck_assert_int_eq(driven_rename(&d, "over", "e/c"), 0);
-    view_shows(file, "", "replaced");
-    unlock(file);
-    unlock(id);
-}
-END_TEST
-
 /* ---- eviction ---- */
 
 static void put_large(const char *path)
@@ -518,6 +292,21 @@ START_TEST(removals_are_refused_to_all_but_the_holder)
     ck_assert_int_eq(driven_rmdir(&d, "d"), 0);
     unlock(id);
     ck_assert_int_eq(driven_unlink(&d, "e/x"), 0);
+}
+END_TEST
+
+START_TEST(removals_are_refused_where_an_exchange_brought_it)
+{
+    make_tree();
+    ck_assert_int_eq(driven_mkdir(&d, "x"), 0);
+    put("x/a", "of x");
+    uint64_t id = lock("d", true, other);
+    driven_caller = other;
+    ck_assert_int_eq(driven_exchange(&d, "d", "x"), 0);
+    driven_caller = getpid();
+    ck_assert_int_eq(driven_unlink(&d, "x/a"), -EBUSY);
+    ck_assert_int_eq(driven_unlink(&d, "d/a"), 0);
+    unlock(id);
 }
 END_TEST
 
@@ -644,10 +433,9 @@ int main(void)
     tcase_add_test(t, what_is_moved_stays_locked_where_it_comes);
     tcase_add_test(t, a_name_that_is_taken_again_goes_up);
     tcase_add_test(t, what_is_not_here_is_fetched_before_its_name_is_taken);
-    tcase_add_test(t, a_lock_s_view_shows_what_was_removed);
-    tcase_add_test(t, a_lock_s_view_follows_what_is_moved);
     tcase_add_test(t, locked_content_is_evicted_last);
     tcase_add_test(t, removals_are_refused_to_all_but_the_holder);
+    tcase_add_test(t, removals_are_refused_where_an_exchange_brought_it);
     tcase_add_test(t, what_the_holder_started_is_the_holder);
     tcase_add_test(t, a_lock_waits_for_one_that_refuses);
     tcase_add_test(t, an_attribute_tells_who_has_it_locked);

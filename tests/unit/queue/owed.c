@@ -223,7 +223,7 @@ void owed_unlocked(struct cache *c, const char *path)
 {
     struct deletion_lock *l = c->queue->locks;
 
-    while (strcmp(l->paths->path, path) != 0)
+    while (strcmp(l->paths[0], path) != 0)
         l = l->next;
     lock_remove_locked(c, l);
 }
@@ -233,5 +233,5 @@ void owed_moves(struct cache *c, const char *names)
     char from[32], to[32];
 
     ck_assert_int_eq(sscanf(names, "%31s %31s", from, to), 2);
-    ck_assert_int_eq(lock_follow_locked(c, from, to), 0);
+    ck_assert_int_eq(lock_follow_locked(c, &(struct lock_move){.from = from, .to = to}, 1), 0);
 }
