@@ -1,6 +1,7 @@
 /* The scope of a removal: the directory whose files it waits for, as far as they were closed
  * before. It is the beginning of the removed path, as the policies and routes say (a parent of
- * units, a run), or else two names of it at most; "" is the whole mount.
+ * units, a run); "" is the whole mount, also where they say nothing: what takes the place of
+ * something that is removed may lie anywhere then.
  *
  * What was in it when something was removed is waited for wherever it went since: its move
  * makes the scope of each such row wider, so that the new name lies in it, too. So the path of
@@ -92,9 +93,7 @@ size_t path_scope(struct cache *c, const char *path, bool dir)
 
     if (scope_of_unit(p, route, path, dir, &ret))
         return ret;
-    if (captured)
-        return first_names(path, captured < names ? captured : names - 1);
-    return first_names(path, names > 3 ? 2 : names > 2 ? names - 2 : 0);
+    return first_names(path, captured < names ? captured : names - 1);
 }
 
 /* How long the path of the deepest directory is that both are in. */

@@ -167,6 +167,38 @@ START_TEST(directories_go_with_what_is_in_them)
 }
 END_TEST
 
+static void make_step(const char *step, const char *text)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "ckpts/%s", step);
+    ck_assert_int_eq(driven_mkdir(&d, path), 0);
+    (void)snprintf(path, sizeof(path), "ckpts/%s/default", step);
+    ck_assert_int_eq(driven_mkdir(&d, path), 0);
+    (void)snprintf(path, sizeof(path), "ckpts/%s/default/d", step);
+    driven_put(&d, path, text, strlen(text));
+}
+
+/* Nothing says that they are checkpoints: no policy names such a unit, and no route a run. */
+START_TEST(what_nobody_knows_waits_for_its_successor)
+{
+    static const char *const names[] = {"100", "best"};
+    char path[64];
+
+    start();
+    ck_assert_int_eq(driven_mkdir(&d, "ckpts"), 0);
+    make_step(names[_i], "old");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    fail_puts("ckpts/200");
+    make_step("200", "new");
+    (void)snprintf(path, sizeof(path), "ckpts/%s/default/d", names[_i]);
+    ck_assert_int_eq(driven_unlink(&d, path), 0);
+    wait_for_passes();
+    driven_stores(&d, path, "old");
+    finish(path);
+}
+END_TEST
+
 /* A checkpoint that gets its name within its run is nobody else's, though that came after
  * another run's removal. */
 START_TEST(what_stays_in_its_scope_holds_no_other)
@@ -541,6 +573,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_failing_run_holds_its_own_removals_alone, 0, 4);
     tcase_add_test(t, directories_go_with_what_is_in_them);
+    tcase_add_loop_test(t, what_nobody_knows_waits_for_its_successor, 0, 2);
     tcase_add_test(t, what_stays_in_its_scope_holds_no_other);
     tcase_add_loop_test(t, what_moves_is_waited_for_wherever_it_is, 0, 2 * MOVES);
     tcase_add_test(t, a_removal_that_took_the_place_of_another_waits_as_that);

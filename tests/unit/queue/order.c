@@ -253,10 +253,10 @@ static const struct way_line ways[] = {
     {"unlink z; unlink d/a", "", "closed d/f 1r", "row 2", WAIT},
     {"unlink z; unlink a", "", "closed f 1; full", "row 2", GO},
     /* ...in the scope of the removal: what a unit is in, two names, or all. */
-    {"unlink z; unlink a/b/c/d", "", "closed a/b/f 1", "row 2", WAIT},
-    {"unlink z; unlink a/b/c/d", "", "closed a/x/f 1", "row 2", GO},
+    {"unlink z; unlink a/b/step1/d", "", "closed a/b/f 1", "row 2", WAIT},
+    {"unlink z; unlink a/b/step1/d", "", "closed a/x/f 1", "row 2", GO},
     {"unlink z; unlink a/b/d", "", "closed a/x/f 1", "row 2", WAIT},
-    {"unlink z; rmdir a/b/d", "", "closed a/x/f 1", "row 2", GO},
+    {"unlink z; rmdir a/b/step1", "", "closed a/x/f 1", "row 2", GO},
     {"unlink z; unlink r/checkpoint-1/a", "", "closed r/checkpoint-2/f 1", "row 2", WAIT},
     {"unlink z; unlink r/checkpoint-1/a", "", "closed r/f 1", "row 2", WAIT},
     {"unlink z; unlink r/checkpoint-1/a", "", "closed s/checkpoint-2/f 1", "row 2", GO},

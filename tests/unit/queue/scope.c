@@ -27,16 +27,13 @@ static const struct {
     bool routes;
     const char *path, *scope;
 } scopes[] = {
-    /* Two names at most, and of the last two none. */
+    /* Where nobody says what belongs together: all. */
     {false, "e.pt", ""},
-    {false, "ckpts/e.pt", ""},
-    {false, "ckpts/000100/model.pt", "ckpts"},
-    {false, "a/b/c/d", "a/b"},
-    {false, "a/b/c/d/e", "a/b"},
+    {false, "ckpts/000100/model.pt", ""},
+    {false, "ckpts/100/default/d/x", ""},
+    {false, "a/b/c/d/e", ""},
     {false, "a/", ""},
-    {false, "a/b/", "a"},
-    {false, "a/b/c/", "a/b"},
-    {false, "a/b/c/d/", "a/b"},
+    {false, "a/b/c/d/", ""},
     /* What a unit is in. */
     {false, "checkpoint-1/m", ""},
     {false, "checkpoint-1/", ""},
@@ -45,8 +42,8 @@ static const struct {
     {false, "r/checkpoint-1/x/y/z", "r"},
     {false, "r/checkpoint-1/checkpoint-2/m", "r"},
     {false, "a/b/c/d/checkpoint-1/x/m", "a/b/c/d"},
-    {false, "a/b/c/d/checkpoint-1", "a/b"}, /* a file */
-    {false, "a/b/c/d/tmp-checkpoint-1/m", "a/b"},
+    {false, "a/b/c/d/checkpoint-1", ""}, /* a file */
+    {false, "a/b/c/d/tmp-checkpoint-1/m", ""},
     {true, "runs/x/ckpt/1/m", "runs/x/ckpt"},
     {true, "runs/x/ckpt/1/", "runs/x/ckpt"},
     {true, "ray/e/t/checkpoint_000/m", "ray/e/t"},
@@ -65,7 +62,7 @@ static const struct {
     /* And else as without routes. */
     {true, "runs/", ""},
     {true, "runs", ""},
-    {true, "a/b/c/d", "a/b"},
+    {true, "a/b/c/d", ""},
     {true, "a/b/c/checkpoint-1/m", "a/b/c"},
 };
 
@@ -112,21 +109,20 @@ static const struct {
     const char *files, *removed;
     bool holds;
 } waiting[] = {
-    {"a/b/c/f 1", "a/b/d/e", true},
-    {"a/x/c/f 1", "a/b/d/e", false},
-    {"ab/b/c/f 1", "a/b/d/e", false},
-    {"a/bc/c/f 1", "a/b/d/e", false},
-    {"a/x/c/f 1 a/b/f 1", "a/b/d/e", true},
-    {"a/x/c/f 1 a/b/f 3", "a/b/d/e", false},
-    {"f 1", "a/b/d/e", false},
-    {"a/f 1", "a/b/d/e", false},
-    {"a/b/f 1", "a/b/d/e", true},
-    {"a/b/c/d/e/f 1", "a/b/d/e", true},
-    /* Outside of it, of a name that it contains: the whole mount. */
+    {"a/b/c/f 1", "a/b/step1/e", true},
+    {"a/x/c/f 1", "a/b/step1/e", false},
+    {"ab/b/c/f 1", "a/b/step1/e", false},
+    {"a/bc/c/f 1", "a/b/step1/e", false},
+    {"a/x/c/f 1 a/b/f 1", "a/b/step1/e", true},
+    {"a/x/c/f 1 a/b/f 3", "a/b/step1/e", false},
+    {"f 1", "a/b/step1/e", false},
+    {"a/f 1", "a/b/step1/e", false},
+    {"a/b/f 1", "a/b/step1/e", true},
+    {"a/b/c/step1/e/f 1", "a/b/step1/e", true},
+    /* Where nobody says what belongs together: each other one. */
     {"a/x/c/f 1", "e", true},
-    {"a/x/c/f 1", "a/e", true},
-    {"a/x/c/f 1", "a/b/e", true},
-    {"b/x/c/f 1", "a/b/e", false},
+    {"b/x/c/f 1", "a/b/e", true},
+    {"ckpts/200/default/d/f 1", "ckpts/100/default/d/f", true},
     /* Units: those beside it, and what is beside them. */
     {"o/r/checkpoint-2/f 1", "o/r/checkpoint-1/e", true},
     {"o/r/best 1", "o/r/checkpoint-1/e", true},
@@ -136,10 +132,10 @@ static const struct {
     {"o/best 1", "o/r/checkpoint-1/e", false},
     {"o/r/checkpoint-2/f 1", "o/r/e", true},
     /* A refused name holds what is beside it alone. */
-    {"a/b/d/f 1r", "a/b/d/e", true},
-    {"a/b/c/f 1r", "a/b/d/e", false},
-    {"a/b/c/f 1r a/x/c/g 1", "a/b/d/e", false},
-    {"a/x/c/f 1r a/b/c/g 1", "a/b/d/e", true},
+    {"a/b/step1/f 1r", "a/b/step1/e", true},
+    {"a/b/c/f 1r", "a/b/step1/e", false},
+    {"a/b/c/f 1r a/x/c/g 1", "a/b/step1/e", false},
+    {"a/x/c/f 1r a/b/c/g 1", "a/b/step1/e", true},
 };
 
 START_TEST(a_removal_waits_for_its_scope)
@@ -175,8 +171,8 @@ START_TEST(a_removal_that_makes_room_waits_for_other_stores)
     tree_find(c, "a/b/c/f", NULL)->links->volume = 1;
     tree_find(c, "a/x/c/f", NULL)->links->volume = 1;
     c->tree->seq = SEQ_STEP;
-    struct intent *beside = owed_add(c, "unlink a/b/d/e");
-    struct intent *full = owed_add(c, "unlink a/y/d/e");
+    struct intent *beside = owed_add(c, "unlink a/b/step1/e");
+    struct intent *full = owed_add(c, "unlink a/y/step1/e");
     barrier_init_locked(c, &b);
     bool waits = barrier_holds_locked(c, &b, beside);
     bool waits_for_full = barrier_holds_locked(c, &b, full);
@@ -193,30 +189,31 @@ END_TEST
 static const struct {
     const char *file, *rows, *names, *node, *from, *to, *scope;
 } moved[] = {
-    {"a/y/f 1", "unlink a/x/d/e", "", "a/y/f", "a/x/d/f", "a/y/f", "a"},
-    {"a/x/f 1", "unlink a/x/d/e", "", "a/x/f", "a/x/d/f", "a/x/f", "a/x"},
-    {"a/x/d/g 1", "unlink a/x/d/e", "", "a/x/d/g", "a/x/d/f", "a/x/d/g", "a/x"},
-    {"b/y/f 1", "unlink a/x/d/e", "", "b/y/f", "a/x/d/f", "b/y/f", ""},
+    {"a/y/f 1", "unlink a/x/step1/e", "", "a/y/f", "a/x/step1/f", "a/y/f", "a"},
+    {"a/x/f 1", "unlink a/x/step1/e", "", "a/x/f", "a/x/step1/f", "a/x/f", "a/x"},
+    {"a/x/step1/g 1", "unlink a/x/step1/e", "", "a/x/step1/g", "a/x/step1/f", "a/x/step1/g",
+     "a/x"},
+    {"b/y/f 1", "unlink a/x/step1/e", "", "b/y/f", "a/x/step1/f", "b/y/f", ""},
     /* Not from this scope. */
-    {"b/y/f 1", "unlink a/x/d/e", "", "b/y/f", "a/w/d/f", "b/y/f", "a/x"},
-    {"b/y/f 1", "unlink a/x/d/e", "", "b/y/f", "a/xy/f", "b/y/f", "a/x"},
-    {"a/y/f 1", "unlink a/x/d/e", "", "a/y/f", "b/d/f", "a/y/f", "a/x"},
+    {"b/y/f 1", "unlink a/x/step1/e", "", "b/y/f", "a/w/step1/f", "b/y/f", "a/x"},
+    {"b/y/f 1", "unlink a/x/step1/e", "", "b/y/f", "a/xy/f", "b/y/f", "a/x"},
+    {"a/y/f 1", "unlink a/x/step1/e", "", "a/y/f", "b/step1/f", "a/y/f", "a/x"},
     /* Not closed before. */
-    {"a/y/f 3", "unlink a/x/d/e", "", "a/y/f", "a/x/d/f", "a/y/f", "a/x"},
-    {"a/y/f 0", "unlink a/x/d/e", "", "a/y/f", "a/x/d/f", "a/y/f", "a/x"},
+    {"a/y/f 3", "unlink a/x/step1/e", "", "a/y/f", "a/x/step1/f", "a/y/f", "a/x"},
+    {"a/y/f 0", "unlink a/x/step1/e", "", "a/y/f", "a/x/step1/f", "a/y/f", "a/x"},
     /* A directory: below the scope, at it, above it. */
-    {"a/y/g/f 1", "unlink a/x/d/e", "", "a/y/g", "a/x/g", "a/y/g", "a"},
-    {"a/x/h/f 1", "unlink a/x/d/e", "", "a/x/h", "a/x/g", "a/x/h", "a/x"},
-    {"a/y/f 1", "unlink a/x/d/e", "", "a/y", "a/x", "a/y", "a"},
-    {"b/x/f 1", "unlink a/x/d/e", "", "b", "a", "b", ""},
-    {"a/y/f 3", "unlink a/x/d/e", "a/y/", "a/y", "a/x", "a/y", "a/x"},
+    {"a/y/g/f 1", "unlink a/x/step1/e", "", "a/y/g", "a/x/g", "a/y/g", "a"},
+    {"a/x/h/f 1", "unlink a/x/step1/e", "", "a/x/h", "a/x/g", "a/x/h", "a/x"},
+    {"a/y/f 1", "unlink a/x/step1/e", "", "a/y", "a/x", "a/y", "a"},
+    {"b/x/f 1", "unlink a/x/step1/e", "", "b", "a", "b", ""},
+    {"a/y/f 3", "unlink a/x/step1/e", "a/y/", "a/y", "a/x", "a/y", "a/x"},
     /* A removal of the directory that is its own scope. */
-    {"b/y/f 1", "rmdir a/x/d", "", "b/y/f", "a/x/d/f", "b/y/f", ""},
-    {"b/y/f 1", "rename a/x/d/e a/x/d/g", "", "b/y/f", "a/x/d/f", "b/y/f", ""},
+    {"b/y/f 1", "rmdir a/x/step1", "", "b/y/f", "a/x/step1/f", "b/y/f", ""},
+    {"b/y/f 1", "rename a/x/step1/e a/x/step1/g", "", "b/y/f", "a/x/step1/f", "b/y/f", ""},
     /* A rename is to remove the old versions of what is under the new name. */
-    {"x 1", "rename a/x/d/e a/y/d/e", "", "x", "y", "x", "a"},
-    {"x 1", "renamedir a/x/d b/x/d", "", "x", "y", "x", ""},
-    {"x 1", "renamedir a/x/d a/x/g", "", "x", "y", "x", "a/x"},
+    {"x 1", "rename a/x/step1/e a/y/step1/e", "", "x", "y", "x", "a"},
+    {"x 1", "renamedir a/x/step1 b/x/step1", "", "x", "y", "x", ""},
+    {"x 1", "renamedir a/x/step1 a/x/g", "", "x", "y", "x", "a/x"},
 };
 
 START_TEST(a_scope_reaches_what_left_it)
@@ -251,9 +248,9 @@ START_TEST(what_may_have_moved_is_waited_for)
     struct cache *c = owed_new("", "");
 
     c->tree->seq = 0;
-    struct intent *older = owed_add(c, "unlink a/x/d/e");
+    struct intent *older = owed_add(c, "unlink a/x/step1/e");
     c->tree->seq = 4 * SEQ_STEP;
-    struct intent *younger = owed_add(c, "unlink a/x/d/e");
+    struct intent *younger = owed_add(c, "unlink a/x/step1/e");
     owed_close(c, "b/c/f 2");
     tree_find(c, "b/c/f", NULL)->named_seq = found[_i].file * SEQ_STEP;
     tree_find(c, "b", NULL)->named_seq = found[_i].dir * SEQ_STEP;
@@ -288,7 +285,7 @@ START_TEST(a_pass_looks_at_each_once)
         }
     c->tree->seq = (RUNS * EACH + 1) * SEQ_STEP;
     for (unsigned run = 0; run < 2 * RUNS; run++) {
-        (void)snprintf(text, sizeof(text), "unlink a/r%u/d/old", run);
+        (void)snprintf(text, sizeof(text), "unlink a/r%u/step1/old", run);
         (void)owed_add(c, text);
     }
     unsigned long long before = atomic_load(&scope_looks);
