@@ -423,6 +423,8 @@ static enum order order_of_removal(struct cache *c, const struct intent *i, stru
     /* With routes the removal of a directory may take the object of one below it. */
     bool below = c->config.routes && i->kind == INTENT_RMDIR;
 
+    if (i->kind == INTENT_RMDIR && order_removals_below(c, i))
+        return ORDER_WAIT;
     if (lock_holds_row_locked(c, i))
         return ORDER_WAIT;
     if (barrier_holds_locked(c, b, i) && !intent_is_urgent(c, i))
@@ -432,8 +434,7 @@ static enum order order_of_removal(struct cache *c, const struct intent *i, stru
     if (w->upload_at(c, at, false) || w->marker_at(c, at, below) ||
         w->marker_above(c, at, intent_lone_volume(c, i)))
         return ORDER_WAIT;
-    if (order_rename_comes_first(c, i) ||
-        (i->kind == INTENT_RMDIR && order_removals_below(c, i)))
+    if (order_rename_comes_first(c, i))
         return ORDER_WAIT;
     return after_readers(c, w, at, false);
 }
