@@ -61,30 +61,12 @@ static int take_version(struct job *j, const struct object *obj)
     return 0;
 }
 
-/* Whether the object there is a regular file with the bytes that are to be uploaded. 1, 0 or an
- * error; CHANGED: they are others by now. */
-static int has_same_bytes(struct job *j, const struct object *there)
-{
-    uint64_t size = (uint64_t)j->st.st_size;
-    struct checksum sum = {.kind = there->checksum.kind};
-    mode_t mode = there->attrs.has & ATTR_MODE ? there->attrs.mode : S_IFREG;
-
-    if (j->live || there->is_prefix || !S_ISREG(mode) || !S_ISREG(j->attrs.mode) ||
-        there->size != size || (size && sum.kind == CHECKSUM_NONE))
-        return 0;
-    int r = file_sum(j->fd, size, &sum);
-    if (r < 0)
-        return source_read_failed(j, r);
-    r = source_still_same(j);
-    return r < 0 ? r : size == 0 || checksum_same(&sum, &there->checksum);
-}
-
 /* Somebody else's version is there. 1: it will do, several who write the same to one name are
  * in no conflict; -ESTALE; or another error. Takes the object over when it is 1. */
 static int resolve_theirs(struct job *j, struct op *op, struct object *there,
                           struct object *ret)
 {
-    int r = has_same_bytes(j, there);
+    int r = upload_is_same(j, op, there);
 
     if (r == 0)
         return op_fail(op, -ESTALE, "%s/%s was written by somebody else since it was read here",

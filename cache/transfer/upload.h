@@ -82,6 +82,12 @@ int upload_in_parts(struct job *j, struct op *op, struct object *obj);
 void upload_runs_locked(struct job *j, char *path) REQUIRES(cache_mutex);
 void upload_runs_no_more_locked(const struct job *j) REQUIRES(cache_mutex);
 
+/* ---- same.c ---- */
+/* Whether the object that somebody else put there is the file that is to be uploaded, but for
+ * who may do what with it. 1, 0 or a negative errno with op->why; CHANGED: the file is another
+ * one by now. */
+int upload_is_same(struct job *j, struct op *op, const struct object *there);
+
 /* ---- send.c ---- */
 /* Whether an upload replaces one version only. Where a put can take effect after the process
  * that made it has died, an older one of ours could land last otherwise; and what another node
