@@ -120,12 +120,13 @@ enum store_cap {
     STORE_LIST_ATTRS = 1 << 4, /* listings fill object.attrs for everything */
     STORE_COPY = 1 << 5,       /* copy happens at the server */
     STORE_ATTRS = 1 << 6,      /* keeps mode, owner, mtime, symlink target and xattrs */
-    STORE_ORIGIN = 1 << 7, /* keeps ATTR_ORIGIN: a put can take effect after its caller died */
-    STORE_STATE = 1 << 8,  /* takes keys below STORE_STATE_DIR, outside of its root */
-    STORE_CHECKSUM = 1 << 9, /* stat tells the checksum of most contents */
+    STORE_ORIGIN = 1 << 7,     /* keeps ATTR_ORIGIN, of regular files at least */
+    STORE_STATE = 1 << 8,      /* takes keys below STORE_STATE_DIR, outside of its root */
+    STORE_CHECKSUM = 1 << 9,   /* stat tells the checksum of most contents */
     STORE_ORDER = 1 << 10, /* recursive listings come in the order of the keys' bytes (that of a
                               directory's own object ends in "/"), and can begin anywhere */
     STORE_ACLS = 1 << 11,  /* keeps ACLs among the xattrs */
+    STORE_PROMPT = 1 << 12, /* no request takes effect after its caller died */
 };
 
 /* What a store can do at a key, and its limits there. */

@@ -267,5 +267,6 @@ int recover_judge(struct scan *s, struct entry *e, const char *path,
         expect_any(c, f, path);
     file_is_found_dirty_locked(f);
     entry_owes_locked(e, true);
+    entry_owed_before_locked(e);
     return remember_dirty(s, n);
 }

@@ -233,7 +233,7 @@ static int open_parts(struct cache *c, const struct cache_config *config, struct
 /* Whether a put can take effect after its caller died: of several stores one may be so. */
 static bool puts_may_be_late(struct cache *c)
 {
-    return c->store && (c->config.routes || store_can(c->store, "", STORE_ORIGIN));
+    return c->store && (c->config.routes || !store_can(c->store, "", STORE_PROMPT));
 }
 
 static int make_fixed_dirs(struct cache *c, struct op *op)

@@ -653,6 +653,7 @@ static int recover_locked(struct cache *c) REQUIRES(cache_ns, cache_mutex)
     uint64_t kept = 0, unstamped = 0;
     int r = journal_each(c->journal, load_row, c);
 
+    intents_found_locked(c);
     if (r == 0)
         r = barrier_load(c);
     /* Stamps tell what a change meant. */

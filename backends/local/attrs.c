@@ -16,6 +16,8 @@
 #include <sys/xattr.h>
 
 #define XATTR_PREFIX "user."
+#define ORIGIN_XATTR "user.runfs.origin"
+#define ORIGIN_MAX   64
 #define ACL_PREFIX   "system.posix_acl_"
 #define FILE_MODE    0644
 #define DIR_MODE     0755
@@ -108,12 +110,42 @@ static bool starts_with(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+static bool is_origin(const char *name)
+{
+    return strcmp(name, ORIGIN_XATTR) == 0;
+}
+
 /* "security." and "trusted." from a store would be acted on by the kernel; the two ACLs are as
  * the mode. */
 static bool is_kept(const char *name)
 {
-    return starts_with(name, XATTR_PREFIX) || strcmp(name, ACL_PREFIX "access") == 0 ||
-           strcmp(name, ACL_PREFIX "default") == 0;
+    return (starts_with(name, XATTR_PREFIX) && !is_origin(name)) ||
+           strcmp(name, ACL_PREFIX "access") == 0 || strcmp(name, ACL_PREFIX "default") == 0;
+}
+
+/* Whether there is a note of who put it, and for which time. */
+static bool read_note(const char *path, struct attrs *a, int64_t *ret_mtime_ns)
+{
+    char text[ORIGIN_MAX];
+    int end = -1;
+
+    ssize_t n = lgetxattr(path, ORIGIN_XATTR, text, sizeof(text) - 1);
+    if (n < 0)
+        return false;
+    text[n] = '\0';
+    return sscanf(text, "%" SCNx64 ".%" SCNd64 " %" SCNd64 "%n", &a->origin, &a->origin_ns,
+                  ret_mtime_ns, &end) == 3 &&
+           end == n;
+}
+
+/* Who writes the file in place leaves the note as it is: it counts with the time that it was
+ * made for. */
+static void read_origin(const char *path, struct attrs *a)
+{
+    int64_t mtime_ns;
+
+    if (read_note(path, a, &mtime_ns) && mtime_ns == a->mtime_ns)
+        a->has |= ATTR_ORIGIN;
 }
 
 static int add_xattr(json_t *all, const char *path, const char *name)
@@ -146,7 +178,9 @@ static int read_xattrs(int dirfd, const char *name, struct attrs *a)
     if (!all)
         return -ENOMEM;
     for (const char *p = names; !r && p < names + len; p += strlen(p) + 1)
-        if (is_kept(p))
+        if (is_origin(p))
+            read_origin(path, a);
+        else if (is_kept(p))
             r = add_xattr(all, path, p);
     if (!r && json_object_size(all)) {
         a->xattrs = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
@@ -336,6 +370,33 @@ int local_apply_mtime(int dirfd, const char *name, const struct attrs *a)
     return utimensat(dirfd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
+void local_apply_origin(int dirfd, const char *name, const struct attrs *a)
+{
+    char path[FD_PATH_MAX], text[ORIGIN_MAX];
+    struct statx st;
+
+    /* The time as the filesystem keeps it. */
+    if (!a || !(a->has & ATTR_ORIGIN) ||
+        statx(dirfd, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &st) < 0)
+        return;
+    fd_path(path, dirfd, name);
+    int len = snprintf(text, sizeof(text), "%016" PRIx64 ".%" PRId64 " %" PRId64, a->origin,
+                       a->origin_ns, time_ns(&st.stx_mtime));
+    /* A symlink takes none, nor may a file of another user, or one without room for it. */
+    (void)lsetxattr(path, ORIGIN_XATTR, text, (size_t)len, 0);
+}
+
+void local_renew_origin(int dirfd, const char *name)
+{
+    struct attrs a = {.has = ATTR_ORIGIN};
+    char path[FD_PATH_MAX];
+    int64_t mtime_ns;
+
+    fd_path(path, dirfd, name);
+    if (read_note(path, &a, &mtime_ns))
+        local_apply_origin(dirfd, name, &a);
+}
+
 int local_apply_attrs(int dirfd, const char *name, const struct attrs *a, bool is_new)
 {
     bool owner_done;
@@ -350,7 +411,14 @@ int local_apply_attrs(int dirfd, const char *name, const struct attrs *a, bool i
         r = apply_mode(dirfd, name, &st, a, is_new, owner_done);
     if (!r)
         r = local_apply_mtime(dirfd, name, a);
+    if (!r)
+        local_apply_origin(dirfd, name, a);
     return r;
+}
+
+bool local_has_origins(int dirfd)
+{
+    return fgetxattr(dirfd, ORIGIN_XATTR, NULL, 0) >= 0 || errno == ENODATA;
 }
 
 bool local_has_acls(int dirfd)

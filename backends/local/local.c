@@ -137,6 +137,8 @@ static int open_root(struct local_store *l, const char *path, struct op *op)
     (void)close(fd);
     if (local_has_acls(l->root_fd))
         l->base.facts.caps |= STORE_ACLS;
+    if (local_has_origins(l->root_fd))
+        l->base.facts.caps |= STORE_ORIGIN;
     l->base.root_id = describe_root(l);
     return l->base.root_id ? 0 : op_fail(op, -EIO, "%s: statx: %s", path, strerror(errno));
 }
@@ -150,7 +152,7 @@ static struct local_store *local_new(void)
     l->base = (struct store){
         .ops = &local_ops,
         .facts = {.caps = STORE_RENAME | STORE_IF_MATCH | STORE_PARTS | STORE_DIRS |
-                          STORE_LIST_ATTRS | STORE_COPY | STORE_ATTRS,
+                          STORE_LIST_ATTRS | STORE_COPY | STORE_ATTRS | STORE_PROMPT,
                   /* One size, so that a part's place is known from its number. */
                   .part_size = PART_SIZE,
                   .part_min = PART_SIZE,

@@ -96,6 +96,13 @@ bool local_is_version_at(const char *there, const char *etag, int64_t mtime_ns);
 /* Sets owner, permissions, xattrs and, last, the time of dirfd/name; what `attrs` (may be NULL)
  * does not say of a new thing is 0644, or 0755 for a directory. */
 int local_apply_attrs(int dirfd, const char *name, const struct attrs *attrs, bool is_new);
+/* Notes who put dirfd/name, if `attrs` (may be NULL) say so, for the time that it has now. What
+ * can't have the note goes without. */
+void local_apply_origin(int dirfd, const char *name, const struct attrs *attrs);
+/* The same of who is noted there, after the time has changed. */
+void local_renew_origin(int dirfd, const char *name);
+/* Whether the filesystem of this directory keeps such notes. */
+bool local_has_origins(int dirfd);
 /* Whether the filesystem of this directory keeps ACLs. */
 bool local_has_acls(int dirfd);
 /* The time alone. */

@@ -197,7 +197,8 @@ int local_write_source(int fd, struct op *op, struct source *src, uint64_t off)
     return 0;
 }
 
-/* Mode, owner and xattrs wait in the staged inode; the time, which writing moves, in the log.
+/* Mode, owner, xattrs and origin wait in the staged inode; the time, which writing moves, in
+ * the log.
  */
 static int begin_files(struct local_upload *up, struct local_store *l, int state_fd,
                        const struct attrs *attrs)
@@ -327,6 +328,8 @@ static int publish(struct local_upload *up, struct op *op, int state_fd, const c
     struct local_store *l = local_of(up->base.store);
 
     int r = local_apply_mtime(state_fd, up->name, &time);
+    if (!r)
+        local_renew_origin(state_fd, up->name);
     if (!r && fsync(up->fd) < 0)
         r = -errno;
     if (!r)

@@ -191,7 +191,8 @@ int file_write_keys(struct cache *c, struct node *n, int fd)
 
 void file_expect(struct cache *c, struct node *n, int fd, struct place at, const char *etag)
 {
-    if (!store_can(c->store, at.key, STORE_ORIGIN))
+    if (!store_can(c->store, at.key, STORE_ORIGIN) &&
+        !store_can(c->store, at.key, STORE_PROMPT))
         return; /* uploads there have no condition */
     cache_lock(c);
     bool changed = stamp_keys_expect(&n->file->keys, at.key, etag);

@@ -353,6 +353,7 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     struct moving *m = container_of(step, struct moving, step);
     struct cache *c = step->cache;
     struct node *n = m->from->node;
+    const bool owed_before = m->to && m->to->owed_before;
     bool may_exist = false, tried = false, marker = false;
     struct etag replaced = {0}; /* the version that an upload to the new name replaces */
 
@@ -386,7 +387,7 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
         unit_dir_moved_locked(c, n, path_is_staged_dir(c, m->from_path));
     scopes_follow_locked(c, n, m->from_path, m->to_path);
     node_requeue_all_locked(c, n);
-    entry_takes_place_of_tried_locked(e, tried);
+    entry_takes_place_of_tried_locked(e, tried, owed_before);
     dir_touch_locked(step->left);
     dir_touch_locked(m->newparent);
     /* Its place in the order of publishing is that of the rename when it was not published. */

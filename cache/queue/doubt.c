@@ -261,7 +261,6 @@ int doubt_begin(struct cache *c)
     c->queue->own->doubt_until_ns = clock_mono_ns() + c->config.late_ns;
     ROWS_FOREACH(c, i)
     {
-        c->queue->own->doubt_seq = i->seq;
         if (r == 0 && i->kind == INTENT_RENAMEDIR)
             r = add_dir(c, intent_target(i));
         else if (r == 0)
@@ -313,7 +312,7 @@ bool doubt_blocks_intent_locked(struct cache *c, const struct intent *i)
     if (!i->to)
         return is_late(c, intent_source(i), true);
     /* What is found in the journal is carried out again: with the same result. */
-    return i->seq > c->queue->own->doubt_seq &&
+    return i->seq > c->queue->own->found_seq &&
            (is_late(c, intent_source(i), false) || is_late(c, intent_target(i), false));
 }
 

@@ -128,6 +128,11 @@ int intent_note_moved(struct intent *i, uint64_t ino, const char *to)
     return to && !i->moved_to ? -ENOMEM : 0;
 }
 
+bool intent_was_found(struct cache *c, const struct intent *i)
+{
+    return i->seq <= c->queue->own->found_seq;
+}
+
 struct journal_row intent_row(const struct intent *i)
 {
     return (struct journal_row){.seq = i->seq,
@@ -150,6 +155,11 @@ uint64_t intents_newest_locked(struct cache *c)
 {
     cache_assert_locked(c);
     return row_first(c) ? row_last(c)->seq : 0;
+}
+
+void intents_found_locked(struct cache *c)
+{
+    c->queue->own->found_seq = intents_newest_locked(c);
 }
 
 /* Which removals go without being carried out. */

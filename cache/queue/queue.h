@@ -378,6 +378,8 @@ struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from,
 /* Notes which file left the name that the intention is to remove, and the path in another store
  * that it has now (NULL: it stayed in its own). 0 or -ENOMEM. */
 int intent_note_moved(struct intent *i, uint64_t ino, const char *to);
+/* Whether an earlier mount made it. Any thread. */
+bool intent_was_found(struct cache *c, const struct intent *i);
 /* The row as it is written; it borrows the intention's texts. */
 struct journal_row intent_row(const struct intent *i);
 /* Frees an intention that is in no list. Accepts NULL. */
@@ -394,6 +396,8 @@ void intent_remove_locked(struct cache *c, struct intent *i) REQUIRES(cache_mute
 int intent_record(struct cache *c, const struct intent *i) REQUIRES_SHARED(cache_ns);
 /* The number of the newest intention; 0 without any. Those made later have a higher one. */
 uint64_t intents_newest_locked(struct cache *c) REQUIRES(cache_mutex);
+/* Those that are there are an earlier mount's: what this one makes comes later. */
+void intents_found_locked(struct cache *c) REQUIRES(cache_mutex);
 /* The store has `path` in its new version: removals of it up to number `seq` are void. One that
  * was intended while that version was on its way is newer and stays.
  * Takes no lock itself; 0 or a negative errno. */
@@ -583,10 +587,10 @@ bool intent_means_ours(const struct intent *i);
 bool intent_version_is_known(const struct intent *i);
 /* What the live name at the removal's path says about the removal. */
 enum live intent_live_at(struct cache *c, const struct intent *i) REQUIRES(cache_mutex);
-/* Whether removals of `at` are bound to the version they mean: a request that takes effect
- * late, or one that comes after another node has put something there, must not take a newer
- * version away. */
-bool removals_are_bound(struct cache *c, struct place at);
+/* Whether the removal, or that of a rename's old name, is bound to the version it means: a
+ * request that takes effect late, or one that comes after another node has put something there,
+ * must not take a newer version away. Where none is late that is one of an earlier mount. */
+bool removal_is_bound(struct cache *c, const struct intent *i);
 /* Until when an upload may arrive after the removal: of a name of which the store had no
  * version that it was bound to, or of which it has none now, too. It is removed once more then.
  */

@@ -28,6 +28,7 @@ struct tombstone {
 /* What the queue keeps for itself. */
 struct queue_own {
     struct origins *origins; /* constant; locked by itself, innermost */
+    uint64_t found_seq;      /* the last row of an earlier mount; constant after recovery */
 
     GUARDED_BY(cache_mutex) struct {
         /* what removals wait for beside their own; in order, apart */
@@ -40,7 +41,6 @@ struct queue_own {
         struct doubt_dir *doubt_dirs;
         struct doubt_change *doubt_changes; /* removals and copies that may still arrive */
         struct doubt_put *doubt_puts;       /* uploads that may still arrive */
-        uint64_t doubt_seq;                 /* the last of those intentions */
         struct refusals refusals;
         struct tombstone *tombstones;
         struct row_link *by_path[3]; /* the rows of each set, by their paths */

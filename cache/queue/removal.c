@@ -61,9 +61,14 @@ enum live intent_live_at(struct cache *c, const struct intent *i)
     return e->dirty || !here || !etag_known(&e->etag) ? LIVE_WAIT : LIVE_STORED;
 }
 
-bool removals_are_bound(struct cache *c, struct place at)
+bool removal_is_bound(struct cache *c, const struct intent *i)
 {
-    return store_can(c->store, at.key, STORE_IF_MATCH | STORE_ORIGIN);
+    const char *key = intent_source(i).key;
+
+    if (!store_can(c->store, key, STORE_IF_MATCH))
+        return false;
+    return store_can(c->store, key, STORE_PROMPT) ? intent_was_found(c, i)
+                                                  : store_can(c->store, key, STORE_ORIGIN);
 }
 
 int64_t comes_back_locked(struct cache *c, const struct intent *i)

@@ -272,7 +272,7 @@ int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, c
     struct attrs attrs = {0};
     auto_free char *etag = NULL;
 
-    if (store_can(c->store, at.key, STORE_ORIGIN) ||
+    if (!store_can(c->store, at.key, STORE_PROMPT) ||
         !store_can(c->store, at.key, STORE_ATTRS | STORE_IF_MATCH))
         return 0;
     int r = owed_attributes(k, from, to, listed, &attrs, &etag);
@@ -355,8 +355,7 @@ static bool is_left_to_them(struct copying *k, const char *known, const char *co
     struct cache *c = k->cache;
     struct entry *e = NULL;
 
-    if (k->own || !*known || strcmp(known, copied) == 0 ||
-        !removals_are_bound(c, place_of_path(k->from)))
+    if (k->own || !*known || strcmp(known, copied) == 0 || !removal_is_bound(c, k->intent))
         return false;
     cache_lock(c);
     bool ret =

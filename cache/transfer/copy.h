@@ -106,7 +106,7 @@ int copy_rename(struct cache *c, struct op *op, struct place from, struct place 
 /* Asks which version is there, and whether this cache put it, by an upload that ended when the
  * name had been given away. */
 int copy_ask_version(struct cache *c, struct op *op, struct place at, char **etag, bool *own);
-/* Where the store keeps no origins: sends the attributes that the thing owes, if it owes
+/* Where the store is prompt: sends the attributes that the thing owes, if it owes
  * nothing else, to its old place. They may have been sent there before, without an answer, and
  * have made another version of it: only the store can tell that one from somebody else's.
  * Nothing is sent where `listed`, which may be NULL, is the version that is known. 0, also

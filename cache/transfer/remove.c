@@ -111,7 +111,7 @@ static bool goes_in_batch(struct removal *r, size_t i, struct op *op, int *errs)
         return false;
     }
     errs[i] = moved_make_durable(c, op, v->from, false, v->seq);
-    if (errs[i] < 0 || !removals_are_bound(c, at) || intent_version_is_known(v))
+    if (errs[i] < 0 || !removal_is_bound(c, v) || intent_version_is_known(v))
         return errs[i] == 0;
     errs[i] = remove_unknown(c, v, op);
     return false;
@@ -130,7 +130,7 @@ static void run_store_removals(struct removal *r, struct op *op, int *errs)
         }
         const struct place at = intent_source(r->v[i]);
         keys[n] = at.key;
-        etags[n] = removals_are_bound(c, at) ? r->v[i]->etag : NULL;
+        etags[n] = removal_is_bound(c, r->v[i]) ? r->v[i]->etag : NULL;
         index[n++] = i;
     }
     int results[BATCH_MAX] = {0};

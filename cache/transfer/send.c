@@ -23,7 +23,12 @@
 
 bool upload_has_version(struct job *j)
 {
-    return j->content && store_can(j->cache->store, j->at.key, STORE_IF_MATCH | STORE_ORIGIN);
+    struct store *s = j->cache->store;
+
+    if (!j->content || !store_can(s, j->at.key, STORE_IF_MATCH))
+        return false;
+    return store_can(s, j->at.key, STORE_PROMPT) ? j->owed_before
+                                                 : store_can(s, j->at.key, STORE_ORIGIN);
 }
 
 bool upload_is_bound(struct job *j)

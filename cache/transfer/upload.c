@@ -148,6 +148,7 @@ static int take_what_is_owed_locked(struct job *j) REQUIRES(cache_mutex)
     file_sending_locked(f);
     f->upload_done = 0;
     j->content = f->state == FILE_DIRTY && !done;
+    j->owed_before = e && e->owed_before;
     int r = !j->content && !attrs ? 1 : node_attrs_locked(n, &j->attrs);
     if (r != 0)
         return r;

@@ -33,6 +33,7 @@ struct job {
     char *etag;        /* the store's version that is replaced, "" none */
     bool beside_dir;   /* the store had a directory there when that version was asked */
     bool unknown;      /* which version that is can't be told from here: it is asked */
+    bool owed_before;  /* by an earlier mount, and not stored since */
     bool content;      /* else attributes only */
     bool recorded;     /* what the store took is known under the name that it has here */
     unsigned refusals; /* how often the store took the condition for none that it knows */
@@ -91,7 +92,8 @@ int upload_is_same(struct job *j, struct op *op, const struct object *there);
 /* ---- send.c ---- */
 /* Whether an upload replaces one version only. Where a put can take effect after the process
  * that made it has died, an older one of ours could land last otherwise; and what another node
- * wrote meanwhile would be lost without a word. */
+ * wrote meanwhile would be lost without a word. Elsewhere, too, if it is what an earlier mount
+ * left: nobody here has looked at the name since. */
 bool upload_has_version(struct job *j);
 /* Whether the store compares the version. If it knows no condition, the cache looks first. */
 bool upload_is_bound(struct job *j);

@@ -54,6 +54,8 @@ struct entry {
         bool tried : 1;     /* an upload to this path failed: ours may be there nevertheless */
         bool tried_before : 1; /* may_exist says just that, of the path before a rename */
         bool brought : 1;      /* a pending rename may bring here what a lost mount put */
+        bool owed_before : 1;  /* an earlier mount owed something under the name, and this one
+                                  has stored nothing there */
         bool failed : 1;  /* it failed, or came too early: the node's other names go first */
         bool refused : 1; /* the store takes other names, and not this one */
         bool scratch : 1; /* no store ever has it, as its route says */
@@ -512,8 +514,10 @@ void entry_is_replaced_locked(struct entry *e, struct etag *ret) REQUIRES(cache_
 /* The store's version does not come along: an upload replaces `replaces` there, which is taken
  * over. */
 void entry_version_left_locked(struct entry *e, struct etag *replaces) REQUIRES(cache_mutex);
-/* Whether an upload of what had the name may have put something there. */
-void entry_takes_place_of_tried_locked(struct entry *e, bool tried) REQUIRES(cache_mutex);
+/* Whether an upload of what had the name may have put something there; `owed_before` as it was.
+ */
+void entry_takes_place_of_tried_locked(struct entry *e, bool tried, bool owed_before)
+    REQUIRES(cache_mutex);
 /* A directory above it moved: it takes along what an upload put (`sending`: puts), or may have
  * put, under the older path. */
 void entry_carried_locked(struct entry *e, bool sending) REQUIRES(cache_mutex);
@@ -531,6 +535,9 @@ void entry_copied_here_locked(struct entry *e, bool at_own_path) REQUIRES(cache_
 /* Recovery found it in the mirror; `stored`: by its records the store has something there, else
  * at most what this cache put there. */
 void entry_found_locked(struct entry *e, bool stored) REQUIRES(cache_mutex);
+/* What an earlier mount left for the name is not in the store: another node may have put
+ * something there, which nobody here has looked at. */
+void entry_owed_before_locked(struct entry *e) REQUIRES(cache_mutex);
 /* A pending rename may bring there what a lost mount put. */
 void entry_brought_locked(struct entry *e) REQUIRES(cache_mutex);
 /* Makes the next look ask the store, which has something else at the path than this mount

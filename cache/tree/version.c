@@ -51,7 +51,7 @@ void entry_got_stored_locked(struct entry *e, const char *etag)
 {
     etag_set(&e->etag, etag);
     e->brought_here = true;
-    e->compared = false;
+    e->owed_before = e->compared = false;
     entry_may_exist_locked(e);
     entry_verified_locked(e, clock_mono_ns());
 }
@@ -240,9 +240,10 @@ void entry_version_left_locked(struct entry *e, struct etag *replaces)
     e->compared = false;
 }
 
-void entry_takes_place_of_tried_locked(struct entry *e, bool tried)
+void entry_takes_place_of_tried_locked(struct entry *e, bool tried, bool owed_before)
 {
     e->tried = tried;
+    e->owed_before = owed_before;
 }
 
 void entry_carried_locked(struct entry *e, bool sending)
@@ -296,6 +297,11 @@ void entry_found_locked(struct entry *e, bool stored)
 {
     e->tried = !stored;
     e->may_exist = stored;
+}
+
+void entry_owed_before_locked(struct entry *e)
+{
+    e->owed_before = true;
 }
 
 void entry_brought_locked(struct entry *e)

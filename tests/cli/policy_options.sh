@@ -138,6 +138,20 @@ test_recover_with_fields() {
     expect_code 0 && grep -qx more "$d/store/g"
 }
 
+# What another node put meanwhile stays, and what was owed is kept; unless the last one is to have the name.
+test_recover_beside_others() {
+    fresh recoverothers
+    mount_here settle=1h && echo ours >"$d/mnt/f" && kill_daemon_here && echo theirs >"$d/store/f" || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 3 && grep -q 'f was written by somebody else meanwhile: theirs stays' "$work/err" ||
+        say "$(cat "$work/out" "$work/err")" || return 1
+    [ "$(cat "$d/store/f" "$d/cache/kept/f")" = $'theirs\nours' ] || say 'it was replaced' || return 1
+    fresh recoverlast
+    mount_here conflict=last,settle=1h && echo ours >"$d/mnt/f" && kill_daemon_here && echo theirs >"$d/store/f" || return 1
+    try "$runfs" recover --publish "$d/cache"
+    expect_code 0 && grep -qx ours "$d/store/f"
+}
+
 # Elsewhere the place is taken as it is said: what is said beside it must not empty the cache.
 test_s3_recover_to_nowhere() {
     fresh fieldsnowhere

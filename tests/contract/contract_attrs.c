@@ -22,6 +22,10 @@ static void assert_attrs(struct place *p, const struct attrs *a, const struct at
         ck_assert_str_eq(b->target, a->target);
     if (a->has & ATTR_XATTRS)
         ck_assert_str_eq(b->xattrs, a->xattrs);
+    if (a->has & ATTR_ORIGIN) {
+        ck_assert_uint_eq(b->origin, a->origin);
+        ck_assert_int_eq(b->origin_ns, a->origin_ns);
+    }
     (void)p;
 }
 
@@ -35,6 +39,19 @@ static struct attrs file_attrs(void)
         .mtime_ns = MTIME_NS,
         .xattrs = (char *)"{\"user.a\":\"\",\"user.b\":\"AAEC\"}",
     };
+}
+
+/* Also who puts it, where the store keeps that. */
+static struct attrs signed_attrs(struct place *p)
+{
+    struct attrs a = file_attrs();
+
+    if (can(p, STORE_ORIGIN)) {
+        a.has |= ATTR_ORIGIN;
+        a.origin = UINT64_C(0xfedcba9876543210);
+        a.origin_ns = MTIME_NS + 1;
+    }
+    return a;
 }
 
 static int check_listed_attrs(void *arg, const char *name, const struct object *obj)
@@ -51,7 +68,7 @@ static int check_listed_attrs(void *arg, const char *name, const struct object *
 START_TEST(attributes_are_kept)
 {
     struct place *p = place_open(_i);
-    struct attrs a = file_attrs(), none = {0};
+    struct attrs a = signed_attrs(p), none = {0};
     struct object obj;
 
     if (can(p, STORE_ATTRS)) {
@@ -261,7 +278,7 @@ END_TEST
 START_TEST(set_attributes_keeps_content)
 {
     struct place *p = place_open(_i);
-    struct attrs a = file_attrs();
+    struct attrs a = signed_attrs(p);
     char v1[STORE_ETAG_MAX];
     struct object obj, now;
 

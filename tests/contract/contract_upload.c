@@ -37,7 +37,7 @@ START_TEST(parts_make_one_object)
     uint64_t part = test_part_size(p->s);
     size_t size = 2 * part + 1000;
     auto_free char *data = pattern(size, 1), *wrong = pattern(size, 2);
-    struct attrs a = file_attrs();
+    struct attrs a = signed_attrs(p);
     struct upload *up;
     struct object obj, now;
 
@@ -154,7 +154,7 @@ START_TEST(uploads_resume_elsewhere)
     uint64_t part = test_part_size(p->s);
     size_t size = 2 * part + 5;
     auto_free char *data = pattern(size, 4), *token = NULL;
-    struct attrs a = file_attrs();
+    struct attrs a = signed_attrs(p);
     struct store *first = p->s;
     struct object obj;
     struct upload *up;

@@ -62,6 +62,26 @@ static void write_file(const char *path, const char *text)
     ck_assert_int_eq(write(fd, text, strlen(text)), strlen(text));
 }
 
+/* Who writes into the file did not put what is there then. */
+START_TEST(what_is_written_in_place_has_no_origin)
+{
+    struct place *p = place_open(_i);
+    struct attrs a = signed_attrs(p);
+    auto_free char *path = native(p, "object");
+    struct object obj;
+
+    if (can(p, STORE_ORIGIN)) {
+        ok(p, put_bytes(p, "object", NULL, "text", 4, &a, NULL));
+        write_file(path, "TEXT");
+        ok(p, stat_of(p, "object", &obj));
+        ck_assert(!(obj.attrs.has & ATTR_ORIGIN));
+        ck_assert_str_eq(obj.attrs.xattrs, a.xattrs); /* the note is nobody's xattr */
+        object_release(&obj);
+    }
+    place_close(p);
+}
+END_TEST
+
 /* What can't be there is not there; only to make it is an error. */
 START_TEST(a_name_that_is_too_long_is_missing)
 {
@@ -626,6 +646,7 @@ int main(void)
     Suite *s = suite_create("contract local");
     TCase *t = tcase_create("local");
     tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, what_is_written_in_place_has_no_origin, 0, (int)n);
     tcase_add_loop_test(t, a_name_that_is_too_long_is_missing, 0, (int)n);
     tcase_add_loop_test(t, symlinks_are_no_way_out, 0, (int)n);
     tcase_add_loop_test(t, a_file_changed_in_place_is_stale, 0, (int)n);

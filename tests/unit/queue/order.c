@@ -416,6 +416,7 @@ static NO_THREAD_SAFETY void killed(struct cache *c, const char *row)
 {
     struct intent *i = owed_add(c, row);
 
+    intents_found_locked(c);
     cache_unlock(c);
     ck_assert_int_eq(doubt_begin(c), 0);
     cache_lock(c);

@@ -1,0 +1,597 @@
+/* cache/: what a killed daemon had not sent, and another node put there before the next mount:
+ * nothing is replaced or removed in silence, whatever the store is; and what the daemon itself
+ * had sent is no other node's. */
+#include "backends/drivers.h"
+#include "common/mem.h"
+#include "common/path.h"
+#include "tests/lib/routed_cache.h"
+#include "tests/lib/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PART 4096
+
+/* S3_PLAIN: it refuses each condition. Below ORIGINS are those that keep who put a version. */
+enum kind {
+    MEM,
+    S3,
+    S3_PLAIN,
+    FOLDER,
+    ROUTED_TO_FOLDERS,
+    MIXED,
+    ORIGINS,
+    FOLDER_PLAIN = ORIGINS,
+    KINDS
+};
+
+static const struct routed_row rows[] = {
+    {.path = "a/{x}/**", .key = "{x}/**", .leaf = 0},
+    {.path = "**", .leaf = 1},
+};
+
+static enum kind kind;
+static struct driven plain, *d;
+static struct routed_world world;
+static atomic_bool away;  /* no change reaches the store */
+/* The store takes one more content, or move, and is away before it says so. */
+static atomic_bool lost;
+static atomic_uint content_puts, other_requests;
+
+static bool changes(enum call_kind k)
+{
+    return k == CALL_PUT || k == CALL_BEGIN || k == CALL_PART || k == CALL_COMMIT ||
+           k == CALL_COPY || k == CALL_RENAME || k == CALL_REMOVE || k == CALL_MKDIR ||
+           k == CALL_RMDIR || k == CALL_SETATTR;
+}
+
+static int64_t around(struct layer *l, struct call *c)
+{
+    const bool content = c->kind == CALL_PUT || c->kind == CALL_COMMIT;
+    const bool moves = c->kind == CALL_COPY || c->kind == CALL_RENAME;
+
+    (void)l;
+    if (!path_below(STORE_STATE_DIR, c->key)) /* attribute indexes go up in their own time */
+        atomic_fetch_add(content ? &content_puts : &other_requests, 1);
+    if (changes(c->kind) && atomic_load(&away))
+        return op_fail(c->op, -EHOSTUNREACH, "%s %s: away", call_name(c->kind), c->key);
+    if (content && c->etag && kind == S3_PLAIN)
+        return op_fail(c->op, -EOPNOTSUPP, "%s: 501 NotImplemented", c->key);
+    int64_t r = call_next(c);
+    if ((content || moves) && r >= 0 && atomic_exchange(&lost, false)) {
+        atomic_store(&away, true);
+        if (c->kind != CALL_RENAME)
+            object_release(c->ret_obj);
+        return op_fail(c->op, -EHOSTUNREACH, "%s: the answer was lost", c->key);
+    }
+    return r;
+}
+
+static void route(enum routed_kind stores)
+{
+    struct layer *l = calloc(1, sizeof(*l));
+
+    routed_init(&world, rows, sizeof(rows) / sizeof(*rows), stores);
+    d = &world.d;
+    ck_assert_ptr_nonnull(l);
+    ck_assert_int_eq(layer_init(l, d->store, around), 0);
+    d->store = &l->base;
+}
+
+/* Mounted, with a/d/f in the store, and nothing owed. */
+static void begin(int i)
+{
+    kind = (enum kind)i;
+    d = &plain;
+    atomic_store(&away, false);
+    atomic_store(&lost, false);
+    if (kind == MEM)
+        driven_init(d, around);
+    else if (kind == FOLDER || kind == FOLDER_PLAIN)
+        driven_init_folder(d, around, PART);
+    else if (kind == ROUTED_TO_FOLDERS || kind == MIXED)
+        route(kind == MIXED ? ROUTED_MIXED : ROUTED_FOLDERS);
+    else
+        driven_init_like_s3(d, around);
+    if (kind == FOLDER_PLAIN)
+        d->store->facts.caps &= ~(unsigned)STORE_ORIGIN;
+    d->config.list_timeout_ns = d->config.attr_timeout_ns = 50 * NS_PER_MS;
+    d->config.retry_ns = 20 * NS_PER_MS;
+    d->config.late_ns = 1;
+    d->config.part_size = PART;
+    driven_mount(d);
+    int r = driven_mkdir(d, "a");
+    ck_assert(r == 0 || r == -EEXIST);
+    ck_assert_int_eq(driven_mkdir(d, "a/d"), 0);
+    driven_put(d, "a/d/f", "one", 3);
+    driven_put(d, "a/d/beside", "x", 1);
+    ck_assert_int_eq(driven_flush(d), 0);
+}
+
+static void end(void)
+{
+    if (d == &world.d)
+        routed_release(&world);
+    else
+        driven_release(d);
+}
+
+static void put(const char *path, const char *text)
+{
+    driven_put(d, path, text, strlen(text));
+}
+
+static void killed(void)
+{
+    driven_unmount(d);
+    atomic_store(&away, false);
+}
+
+static void theirs(const char *path, const char *text)
+{
+    driven_store(d, path, text, strlen(text));
+}
+
+static struct cache_stats stats(void)
+{
+    struct cache_stats s;
+
+    cache_get_stats(d->cache, &s);
+    return s;
+}
+
+/* Mounted again, and all is done that was owed. */
+static void comes_back(void)
+{
+    driven_mount(d);
+    DRIVEN_WAIT(driven_flush(d) == 0 && stats().pending_ops == 0);
+}
+
+/* What is kept aside of a file. */
+static void keeps(const char *path, const char *wanted)
+{
+    char where[160], text[64] = "";
+    FILE *file = NULL;
+
+    (void)snprintf(where, sizeof(where), "%s/kept/%s", d->dir, path);
+    file = fopen(where, "r");
+    ck_assert_msg(file != NULL, "nothing is kept of %s", path);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    (void)fclose(file);
+    text[n] = '\0';
+    ck_assert_str_eq(text, wanted);
+}
+
+/* What another node put stays, and what was owed is kept, and told. */
+static void lost_against(const char *path, const char *other, const char *ours)
+{
+    driven_stores(d, path, other);
+    keeps(path, ours);
+    ck_assert_uint_eq(stats().kept_files, 1);
+    DRIVEN_WAIT(driven_read(d, path, (char[8]){0}, 8) == (ssize_t)strlen(other));
+    driven_shows(d, path, other);
+}
+
+/* What was owed is in the store. */
+static void stored(const char *path, const char *text)
+{
+    driven_stores(d, path, text);
+    ck_assert_uint_eq(stats().kept_files, 0);
+    if (text)
+        driven_shows(d, path, text);
+}
+
+/* The store has what the daemon sent, which has not heard of that when it is killed. */
+static void put_unheard(const char *path, const char *text)
+{
+    atomic_store(&lost, true);
+    put(path, text);
+    DRIVEN_WAIT(atomic_load(&away));
+    driven_stores(d, path, text);
+}
+
+/* ---- uploads ---- */
+
+START_TEST(a_first_version_replaces_nothing)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/g", "ours");
+    killed();
+    theirs("a/d/g", "theirs");
+    comes_back();
+    lost_against("a/d/g", "theirs", "ours");
+    end();
+}
+END_TEST
+
+START_TEST(a_new_version_replaces_the_one_that_was_known)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/f", "ours");
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    lost_against("a/d/f", "theirs", "ours");
+    end();
+}
+END_TEST
+
+/* It is written once more before it goes up. */
+START_TEST(what_is_written_since_replaces_no_more)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/f", "two");
+    killed();
+    theirs("a/d/f", "theirs");
+    atomic_store(&away, true);
+    driven_mount(d);
+    put("a/d/f", "three");
+    atomic_store(&away, false);
+    DRIVEN_WAIT(driven_flush(d) == 0);
+    lost_against("a/d/f", "theirs", "three");
+    end();
+}
+END_TEST
+
+/* Something else takes its name before it goes up. */
+START_TEST(what_takes_its_name_replaces_no_more)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/f", "two");
+    killed();
+    theirs("a/d/f", "theirs");
+    atomic_store(&away, true);
+    driven_mount(d);
+    put("a/d/f.tmp", "three");
+    ck_assert_int_eq(driven_rename(d, "a/d/f.tmp", "a/d/f"), 0);
+    atomic_store(&away, false);
+    DRIVEN_WAIT(driven_flush(d) == 0);
+    lost_against("a/d/f", "theirs", "three");
+    end();
+}
+END_TEST
+
+static char bytes[3 * PART];
+
+START_TEST(parts_replace_no_more)
+{
+    char back[8];
+
+    begin(_i);
+    memset(bytes, 's', sizeof(bytes));
+    atomic_store(&away, true);
+    driven_put(d, "a/d/f", bytes, sizeof(bytes));
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    ck_assert_uint_eq(stats().kept_files, 1);
+    ck_assert_int_eq(driven_stored(d, "a/d/f", back, sizeof(back)), 6);
+    end();
+}
+END_TEST
+
+START_TEST(the_same_bytes_are_no_conflict)
+{
+    const bool parts = _i >= KINDS;
+
+    begin(_i % KINDS);
+    memset(bytes, 's', sizeof(bytes));
+    const size_t len = parts ? sizeof(bytes) : 3;
+    atomic_store(&away, true);
+    driven_put(d, "a/d/f", bytes, len);
+    killed();
+    driven_store(d, "a/d/f", bytes, len);
+    comes_back();
+    ck_assert_uint_eq(stats().kept_files, 0);
+    put("a/d/f", "newer");
+    ck_assert_int_eq(driven_flush(d), 0);
+    stored("a/d/f", "newer");
+    end();
+}
+END_TEST
+
+START_TEST(other_bytes_of_that_size_are_one)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/f", "ours!!");
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    lost_against("a/d/f", "theirs", "ours!!");
+    end();
+}
+END_TEST
+
+/* The name was removed and made again. */
+START_TEST(what_was_made_again_replaces_what_was_removed)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_unlink(d, "a/d/f"), 0);
+    put("a/d/f", "ours");
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    lost_against("a/d/f", "theirs", "ours");
+    end();
+}
+END_TEST
+
+START_TEST(a_changed_file_that_was_renamed_replaces_what_was_there)
+{
+    const bool conflict = _i >= KINDS;
+
+    begin(_i % KINDS);
+    atomic_store(&away, true);
+    put("a/d/f.tmp", "ours");
+    ck_assert_int_eq(driven_rename(d, "a/d/f.tmp", "a/d/f"), 0);
+    killed();
+    if (conflict)
+        theirs("a/d/f", "theirs");
+    comes_back();
+    if (conflict)
+        lost_against("a/d/f", "theirs", "ours");
+    else
+        stored("a/d/f", "ours");
+    end();
+}
+END_TEST
+
+/* ---- what this cache put ---- */
+
+START_TEST(where_nobody_was_it_is_stored)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    put("a/d/f", "two");
+    put("a/d/g", "first");
+    killed();
+    comes_back();
+    stored("a/d/f", "two");
+    stored("a/d/g", "first");
+    end();
+}
+END_TEST
+
+START_TEST(what_was_sent_is_ours)
+{
+    begin(_i);
+    put_unheard("a/d/f", "two");
+    killed();
+    comes_back();
+    stored("a/d/f", "two");
+    end();
+}
+END_TEST
+
+START_TEST(what_was_sent_is_replaced_by_what_was_written_since)
+{
+    const char *path = _i >= ORIGINS ? "a/d/g" : "a/d/f";
+
+    begin(_i % ORIGINS);
+    put_unheard(path, "two");
+    put(path, "three");
+    killed();
+    comes_back();
+    stored(path, "three");
+    end();
+}
+END_TEST
+
+START_TEST(parts_that_were_sent_are_replaced_by_what_was_written_since)
+{
+    begin(_i);
+    memset(bytes, 's', sizeof(bytes));
+    atomic_store(&lost, true);
+    driven_put(d, "a/d/f", bytes, sizeof(bytes));
+    DRIVEN_WAIT(atomic_load(&away));
+    put("a/d/f", "three");
+    killed();
+    comes_back();
+    stored("a/d/f", "three");
+    end();
+}
+END_TEST
+
+START_TEST(what_came_after_what_was_sent_stays)
+{
+    begin(_i);
+    put_unheard("a/d/f", "two");
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    lost_against("a/d/f", "theirs", "two");
+    end();
+}
+END_TEST
+
+/* A link has no room to say who put it. */
+START_TEST(a_link_that_was_sent_is_ours)
+{
+    auto_free char *target = NULL;
+
+    begin(_i);
+    atomic_store(&lost, true);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    DRIVEN_WAIT(atomic_load(&away));
+    killed();
+    comes_back();
+    ck_assert_uint_eq(stats().kept_files, 0);
+    ck_assert_int_eq(driven_readlink(d, "a/d/link", &target), 0);
+    ck_assert_str_eq(target, "f");
+    end();
+}
+END_TEST
+
+/* ---- removals ---- */
+
+START_TEST(a_removal_takes_what_was_removed)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_unlink(d, "a/d/f"), 0);
+    killed();
+    comes_back();
+    stored("a/d/f", NULL);
+    end();
+}
+END_TEST
+
+START_TEST(a_removal_leaves_what_came_since)
+{
+    struct stat st;
+
+    begin(_i);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_unlink(d, "a/d/f"), 0);
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    driven_stores(d, "a/d/f", "theirs");
+    ck_assert_int_eq(stats().last_error, -ESTALE);
+    DRIVEN_WAIT(driven_stat(d, "a/d/f", &st) == 0);
+    driven_shows(d, "a/d/f", "theirs");
+    end();
+}
+END_TEST
+
+START_TEST(a_removal_takes_what_was_sent_before)
+{
+    const char *path = _i >= ORIGINS ? "a/d/g" : "a/d/f";
+
+    begin(_i % ORIGINS);
+    put_unheard(path, "two");
+    ck_assert_int_eq(driven_unlink(d, path), 0);
+    killed();
+    comes_back();
+    stored(path, NULL);
+    end();
+}
+END_TEST
+
+START_TEST(a_directory_stays_for_what_came_into_it)
+{
+    begin(_i);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_unlink(d, "a/d/f"), 0);
+    ck_assert_int_eq(driven_unlink(d, "a/d/beside"), 0);
+    ck_assert_int_eq(driven_rmdir(d, "a/d"), 0);
+    killed();
+    theirs("a/d/new", "theirs");
+    comes_back();
+    driven_stores(d, "a/d/new", "theirs");
+    driven_stores(d, "a/d/f", NULL);
+    DRIVEN_WAIT(driven_list(d, "a/d") == 1);
+    driven_shows(d, "a/d/new", "theirs");
+    end();
+}
+END_TEST
+
+/* ---- attributes ---- */
+
+START_TEST(attributes_are_not_of_what_came_since)
+{
+    struct stat st;
+
+    begin(_i);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_chmod(d, "a/d/f", 0600), 0);
+    killed();
+    theirs("a/d/f", "theirs");
+    comes_back();
+    driven_stores(d, "a/d/f", "theirs");
+    DRIVEN_WAIT(driven_stat(d, "a/d/f", &st) == 0 && st.st_size == 6);
+    ck_assert_int_ne(st.st_mode & 0777, 0600);
+    driven_shows(d, "a/d/f", "theirs");
+    ck_assert_uint_eq(stats().kept_files, 0);
+    end();
+}
+END_TEST
+
+/* ---- what it costs ---- */
+
+/* An upload in a mount that found nothing owed looks at nothing; what was found costs one look
+ * at most. */
+START_TEST(an_upload_is_one_request)
+{
+    begin(_i);
+    put("a/d/f", "two"); /* what has to be learnt is known: whether there are conditions */
+    ck_assert_int_eq(driven_flush(d), 0);
+    d->config.list_timeout_ns = d->config.attr_timeout_ns = 60 * NS_PER_SEC;
+    killed();
+    driven_mount(d);
+    ck_assert_int_eq(driven_list(d, "a/d"), 2);
+    driven_shows(d, "a/d/f", "two"); /* its attributes, which a listing of S3 lacks */
+    atomic_store(&content_puts, 0);
+    atomic_store(&other_requests, 0);
+    put("a/d/f", "three");
+    put("a/d/g", "first");
+    ck_assert_int_eq(driven_flush(d), 0);
+    if (kind != S3_PLAIN) {
+        ck_assert_uint_eq(atomic_load(&content_puts), 2);
+        ck_assert_uint_eq(atomic_load(&other_requests), 0);
+    }
+    atomic_store(&away, true);
+    put("a/d/f", "four");
+    killed();
+    atomic_store(&content_puts, 0);
+    atomic_store(&other_requests, 0);
+    driven_mount(d);
+    ck_assert_int_eq(driven_flush(d), 0);
+    if (kind != S3_PLAIN)
+        ck_assert_uint_eq(atomic_load(&content_puts), 1);
+    ck_assert_uint_le(atomic_load(&other_requests), kind == S3_PLAIN ? 4 : 1);
+    stored("a/d/f", "four");
+    end();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("cache/left_owed");
+    TCase *t = tcase_create("owed");
+
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, a_first_version_replaces_nothing, 0, KINDS);
+    tcase_add_loop_test(t, a_new_version_replaces_the_one_that_was_known, 0, KINDS);
+    tcase_add_loop_test(t, what_is_written_since_replaces_no_more, 0, KINDS);
+    tcase_add_loop_test(t, what_takes_its_name_replaces_no_more, 0, KINDS);
+    tcase_add_loop_test(t, parts_replace_no_more, 0, KINDS);
+    tcase_add_loop_test(t, the_same_bytes_are_no_conflict, 0, 2 * KINDS);
+    tcase_add_loop_test(t, other_bytes_of_that_size_are_one, 0, KINDS);
+    tcase_add_loop_test(t, what_was_made_again_replaces_what_was_removed, 0, KINDS);
+    tcase_add_loop_test(t, a_changed_file_that_was_renamed_replaces_what_was_there, 0,
+                        2 * KINDS);
+    tcase_add_loop_test(t, where_nobody_was_it_is_stored, 0, KINDS);
+    tcase_add_loop_test(t, what_was_sent_is_ours, 0, KINDS);
+    tcase_add_loop_test(t, what_was_sent_is_replaced_by_what_was_written_since, 0, 2 * ORIGINS);
+    tcase_add_loop_test(t, parts_that_were_sent_are_replaced_by_what_was_written_since, 0,
+                        ORIGINS);
+    tcase_add_loop_test(t, what_came_after_what_was_sent_stays, 0, KINDS);
+    tcase_add_loop_test(t, a_link_that_was_sent_is_ours, 0, KINDS);
+    tcase_add_loop_test(t, a_removal_takes_what_was_removed, 0, KINDS);
+    tcase_add_loop_test(t, a_removal_leaves_what_came_since, 0, KINDS);
+    tcase_add_loop_test(t, a_removal_takes_what_was_sent_before, 0, 2 * ORIGINS);
+    tcase_add_loop_test(t, a_directory_stays_for_what_came_into_it, 0, KINDS);
+    tcase_add_loop_test(t, attributes_are_not_of_what_came_since, 0, KINDS);
+    tcase_add_loop_test(t, an_upload_is_one_request, 0, KINDS);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    return suite_run(suite());
+}
