@@ -87,6 +87,11 @@ int mirror_keep(struct mirror *m, const char *path)
     return dir < 0 ? dir : into_kept(m, path, dir, name, true);
 }
 
+int mirror_keep_dir(struct mirror *m, int dir, const char *name)
+{
+    return into_kept(m, name, dir, name, true);
+}
+
 int mirror_keep_fd(struct mirror *m, int fd, const char *path)
 {
     char from[64];

@@ -5,6 +5,7 @@
 #include "cache/mirror/door.h"
 #include "cache/mirror/location.h"
 #include "common/buf.h"
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <dirent.h>
@@ -417,7 +418,21 @@ void mirror_close(struct mirror *m)
     m->dir = NULL;
 }
 
-static int empty_dir(int fd)
+/* A directory that was on its way to its place when the power went may have files already: they
+ * go to kept/. */
+static int clear_entry(struct mirror *m, int dir, const char *name)
+{
+    int r = remove_name(dir, name);
+
+    if (r != -ENOTEMPTY)
+        return r;
+    log_warn("cache %s: a directory that lost its place when the machine went down is kept as "
+             "%s/kept/%s, with what is in it",
+             m->dir, m->dir, name);
+    return mirror_keep_dir(m, dir, name);
+}
+
+static int empty_dir(struct mirror *m, int fd)
 {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -433,7 +448,7 @@ static int empty_dir(int fd)
     rewinddir(d);
     while ((e = readdir(d))) {
         bool own = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-        int removed = own ? 0 : remove_name(fd, e->d_name);
+        int removed = own ? 0 : clear_entry(m, fd, e->d_name);
         r = removed < 0 ? removed : r;
     }
     (void)closedir(d);
@@ -442,8 +457,8 @@ static int empty_dir(int fd)
 
 int mirror_clean(struct mirror *m)
 {
-    int r = empty_dir(m->incoming_fd);
-    int r2 = empty_dir(m->orphans_fd);
+    int r = empty_dir(m, m->incoming_fd);
+    int r2 = empty_dir(m, m->orphans_fd);
 
     return r < 0 ? r : r2;
 }

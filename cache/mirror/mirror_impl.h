@@ -12,6 +12,11 @@ int mirror_probe(struct mirror *m, struct op *op);
  * use ended. 0 or a negative errno. */
 int mirror_check_boot(struct mirror *m);
 
+/* ---- kept.c ---- */
+/* Moves the directory `name`, with what is in it, to such a name in kept/. 0 or a negative
+ * errno. */
+int mirror_keep_dir(struct mirror *m, int dir, const char *name);
+
 /* ---- lock.c ---- */
 /* Opens and takes the lock of the cache directory, as mirror_open() says. */
 int mirror_lock(struct mirror *m, struct op *op);

@@ -182,6 +182,25 @@ START_TEST(what_is_kept_has_a_name_of_its_own)
 }
 END_TEST
 
+/* The power went while it was on its way to its place, and the disk had what is in it sooner.
+ */
+START_TEST(a_directory_on_its_way_is_kept_with_its_files)
+{
+    auto_close int made = mirror_mkdir_incoming(&m, 7);
+    auto_close int fd = openat(made, "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    auto_close int empty = mirror_mkdir_incoming(&m, 8);
+
+    ck_assert(fd >= 0 && empty >= 0);
+    ck_assert_int_eq(write(fd, "text", 4), 4);
+    ck_assert_int_eq(mirror_clean(&m), 0);
+    auto_close int kept = openat(m.kept_fd, "7/f", O_RDONLY | O_CLOEXEC);
+    fd_holds(kept, "text");
+    ck_assert_int_lt(openat(m.incoming_fd, "7", O_RDONLY | O_CLOEXEC), 0);
+    ck_assert_int_lt(openat(m.kept_fd, "8", O_RDONLY | O_CLOEXEC), 0);
+    ck_assert_int_eq(mirror_clean(&m), 0);
+}
+END_TEST
+
 START_TEST(a_walk_visits_parents_first)
 {
     char all[256] = "";
@@ -313,6 +332,7 @@ Suite *mirror_suite(void)
     tcase_add_test(t, nothing_leads_out);
     tcase_add_test(t, an_orphan_lives_until_it_is_dropped);
     tcase_add_test(t, what_is_kept_has_a_name_of_its_own);
+    tcase_add_test(t, a_directory_on_its_way_is_kept_with_its_files);
     tcase_add_test(t, a_walk_visits_parents_first);
     tcase_add_test(t, one_mount_at_a_time);
     tcase_add_test(t, a_mount_holds_the_lock);
