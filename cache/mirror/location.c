@@ -59,13 +59,21 @@ int location_check(struct mirror *m)
     return 0;
 }
 
-/* The mark comes first: a place without it says that the stamps are lost. */
+/* The mark comes first, and on the disk: a place without it says that the stamps are lost. */
+static int mark(struct mirror *m)
+{
+    if (fgetxattr(m->tree_fd, PLACE_MARK, NULL, 0) >= 0)
+        return 0;
+    return fsetxattr(m->tree_fd, PLACE_MARK, "1", 1, 0) < 0 || fsync(m->tree_fd) < 0 ? -errno
+                                                                                     : 0;
+}
+
 int location_note(struct mirror *m)
 {
     char text[PLACE_MAX];
     int r = describe(m, text);
 
-    if (r == 0 && fsetxattr(m->tree_fd, PLACE_MARK, "1", 1, 0) < 0)
-        r = -errno;
+    if (r == 0)
+        r = mark(m);
     return r < 0 ? r : mirror_write_text(m, "place", text);
 }
