@@ -89,7 +89,8 @@ bool recover_is_written(int fd, const struct stamp_attrs *a)
 }
 
 /* A file that was on the disk when the last mount ended counts as synced from now on: the next
- * mount does not know that end. If the stamp can't be written, this mount knows. */
+ * mount does not know that end, so the stamp is on the disk before this one is noted. If it
+ * can't be written, this mount knows. */
 static void keep_trust(struct cache *c, struct file *f, const char *path,
                        const struct stamp_attrs *a, const struct stat *st) REQUIRES(cache_mutex)
 {
@@ -101,7 +102,7 @@ static void keep_trust(struct cache *c, struct file *f, const char *path,
     synced.synced_mtime_ns = (int64_t)st->st_mtim.tv_sec * NS_PER_SEC + st->st_mtim.tv_nsec;
     synced.synced_size = (uint64_t)st->st_size;
     auto_close int fd = mirror_open_path(&c->mirror, path, O_RDONLY);
-    if (fd < 0 || stamp_write_attrs(fd, &synced) < 0)
+    if (fd < 0 || stamp_write_attrs(fd, &synced) < 0 || fsync(fd) < 0)
         return;
     f->noted = synced.flags;
     file_is_synced_locked(f, synced.synced_mtime_ns, synced.synced_size);
