@@ -464,6 +464,10 @@ static void run_copying(struct task *task)
     int r = copy_give_up_name(k, &op, &joined);
     if (r == 0 && !joined)
         r = moved_make_durable(c, &op, k->to, k->dir, k->intent->seq);
+    /* A power loss is not to leave copies without the row. Where the disk takes nothing more,
+     * the store goes on nevertheless. */
+    if (r == 0 && !joined)
+        (void)journal_sync_intents(c->journal);
     if (r == 0 && !joined)
         r = k->dir ? copy_dir(k, &op) : copy_file(k, &op);
     cache_lock(c);
