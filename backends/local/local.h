@@ -167,6 +167,16 @@ int local_check_version(const struct local_store *l, struct op *op, const char *
 /* fsync() of a directory, or of another inode. */
 int local_sync_dir(int fd);
 
+/* ---- first.c ---- */
+
+/* Moves the staged file `name` to a key whose directory is missing, with that and those above
+ * it, in one step. *ret_parent: the key's parent, still to be synced. -EEXIST: nothing was
+ * done, as the directory is there by now, or can't be made elsewhere and moved. */
+int local_move_as_first(const struct local_store *l, int state_fd, const char *name,
+                        const char *key, int *ret_parent);
+/* Removes something staged, and what is in it. */
+void local_stage_remove(int dirfd, const char *name);
+
 /* ---- read.c: stat, list, read ---- */
 
 /* Opens a regular file for reading; first as a mere place, so that no fifo or device is ever

@@ -4,8 +4,8 @@
  * The folder is the root's sibling "<root>.runfs", so that no reader of the root meets it.
  * Where that is another filesystem (the root is a mount point) or can't be made, it is ".runfs"
  * inside the root, which listings leave out. Staged names: "put-*" live as long as one call,
- * "up-*" as long as an upload session, "check-*" as long as a trial (trial.c). What a killed
- * process left is removed after a while. */
+ * "dir-*" likewise (first.c), "up-*" as long as an upload session, "check-*" as long as a trial
+ * (trial.c). What a killed process left is removed after a while. */
 #include "backends/local/local.h"
 #include "common/mem.h"
 #include "common/path.h"
@@ -29,6 +29,11 @@
 
 /* ---- the folder ---- */
 
+static bool is_named(const char *name, const char *kind)
+{
+    return strncmp(name, kind, strlen(kind)) == 0;
+}
+
 /* Removes what was staged and not touched for long. ctime counts: mtime is the user's. */
 static void sweep(int state_fd)
 {
@@ -44,11 +49,12 @@ static void sweep(int state_fd)
         return;
     }
     while ((e = readdir(dir))) {
-        bool put = strncmp(e->d_name, "put-", 4) == 0 || strncmp(e->d_name, "check-", 6) == 0;
-        bool up = strncmp(e->d_name, "up-", 3) == 0;
+        bool put = is_named(e->d_name, "put-") || is_named(e->d_name, "dir-") ||
+                   is_named(e->d_name, "check-");
+        bool up = is_named(e->d_name, "up-");
         if ((put || up) && fstatat(state_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             st.st_ctime < now - (put ? PUT_KEPT_SECONDS : UP_KEPT_SECONDS))
-            (void)unlinkat(state_fd, e->d_name, 0);
+            local_stage_remove(state_fd, e->d_name);
     }
     (void)closedir(dir);
 }
@@ -360,7 +366,13 @@ static int move_to_key(const struct local_store *l, int state_fd, const char *na
 
     for (int i = 0; i < LOCAL_RACES_TOLERATED && r == -ENOENT; i++) {
         auto_close int parent = -1;
-        r = local_open_parent(l, key, true, &parent);
+        r = local_open_parent(l, key, false, &parent);
+        if (r == -ENOENT) {
+            r = local_move_as_first(l, state_fd, name, key, ret_parent);
+            if (r != -EEXIST)
+                return r;
+            r = local_open_parent(l, key, true, &parent);
+        }
         if (!r)
             r = move_in(state_fd, name, parent, key, absent);
         if (!r)
