@@ -1,6 +1,6 @@
 /* Directories towards the store: a marker for one that stays empty, or is waited for before a
  * name in it comes, its attributes when they are not the default. Objects of our own making are
- * kept to what is needed. */
+ * kept to what is needed, and a directory comes with its first name. */
 #include "cache/transfer/transfer_impl.h"
 
 #include "cache/mirror/crash.h"
@@ -380,6 +380,14 @@ bool dir_goes_itself_locked(struct cache *c, struct node *dir, const char *path)
     return needs_marker(c, dir, path) || (is_awaited(dir) && !child_comes(c, dir));
 }
 
+/* Who reads the store takes the newest directory for the newest checkpoint, also while nothing
+ * is in it: it comes with its first name, however long that is on its way. */
+static bool first_name_comes(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+{
+    return dir->dir->new_here && !dir->dir->stale_marker && !child_is_stored(dir) &&
+           child_comes(c, dir);
+}
+
 static void stamp_later_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
 {
     struct stamp_task *t = calloc(1, sizeof(*t));
@@ -454,8 +462,9 @@ static bool start_dir_locked(struct pass *p, struct debt *d)
     auto_free char *path = node_path(n);
     bool needs = path && needs_marker(c, n, path), awaited = path && !needs && is_awaited(n);
     /* A name that comes may be long on its way, and its end makes a pass. */
-    if (awaited && child_comes(c, n)) {
-        n->dir->names_ns = n->dir->names_ns ? n->dir->names_ns : p->now_ns;
+    if (needs ? first_name_comes(c, n) : awaited && child_comes(c, n)) {
+        if (d->wanted && !n->dir->names_ns)
+            n->dir->names_ns = p->now_ns;
         return true;
     }
     if (path && names_on_their_way(c, n, path)) {
