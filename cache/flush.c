@@ -15,6 +15,7 @@
 
 #define PAUSE_NS       (5 * NS_PER_MS)
 #define AWAIT_PAUSE_NS (50 * NS_PER_MS)
+#define EMPTY_NS       (1 * NS_PER_SEC) /* a program needs no longer to remove a directory */
 #define NOTHING_NS     (5 * NS_PER_SEC) /* nothing came for so long: nothing will soon */
 
 static bool target_done(const struct flush *fl, const struct target *t) REQUIRES(cache_mutex)
@@ -29,6 +30,15 @@ static bool target_done(const struct flush *fl, const struct target *t) REQUIRES
     return awaits || names_owe(n) || n->file->state != FILE_DIRTY || n->file->write_handles > 0;
 }
 
+/* Who removes a checkpoint removes its files first; nobody is to see what is left meanwhile. */
+static int64_t dir_due_ns(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    bool empty = n->dir->new_here && !n->dir->children;
+
+    return empty && !c->queue->drain && unit_idle_at_locked(c, n) ? clock_mono_ns() + EMPTY_NS
+                                                                  : 0;
+}
+
 /* Each change below it puts it off again, as when its files come to be stored: it is hurried
  * once after each. A pass that puts it off because it waits for its names is none: it looks at
  * these again in its own time. What failed waits for its next attempt. */
@@ -39,8 +49,9 @@ static void hurry_dir_locked(struct flush *fl, struct target *t, bool first)
     struct debt *d = &dir->debt;
 
     if (first || (!d->error && dir->generation != t->hurried)) {
-        fl->hurried |= d->due_ns != 0;
-        debt_set_due(d, 0);
+        int64_t due_ns = dir_due_ns(fl->cache, t->node);
+        fl->hurried |= d->due_ns > due_ns;
+        debt_set_due(d, d->due_ns > due_ns ? due_ns : d->due_ns);
         t->hurried = dir->generation;
     }
     debt_want(d, true);

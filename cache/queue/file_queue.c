@@ -264,12 +264,14 @@ static void keep_here_locked(struct node *dir) REQUIRES(cache_mutex)
 
 /* A program needs a moment for the first name in a new directory, also where a policy has files
  * go up at once; a marker that came before it stays, and who reads the store takes it for a
- * file. */
-static int64_t dir_settle_ns(struct cache *c, struct node *dir)
+ * file. An empty unit it takes for a checkpoint. */
+static int64_t dir_settle_ns(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
-    int64_t files = node_settle_ns(c, dir);
+    bool empty = dir->dir->new_here && !dir->dir->children;
+    int64_t files = node_settle_ns(c, dir), unit = empty ? unit_idle_at_locked(c, dir) : 0;
 
-    return files < c->config.settle_ns ? c->config.settle_ns : files;
+    files = files < c->config.settle_ns ? c->config.settle_ns : files;
+    return files < unit ? unit : files;
 }
 
 void dir_queue_locked(struct cache *c, struct node *dir)
@@ -288,6 +290,18 @@ void dir_queue_locked(struct cache *c, struct node *dir)
         debts_add(&c->queue->owed[DEBT_DIR], &d->debt);
     }
     scheduler_kick_at_locked(c, d->debt.due_ns);
+}
+
+void dir_is_not_empty_locked(struct cache *c, struct node *dir)
+{
+    struct debt *d = &dir->dir->debt;
+    int64_t due_ns = clock_mono_ns() + dir_settle_ns(c, dir);
+
+    cache_assert_locked(c);
+    if (d->due_ns <= due_ns)
+        return;
+    debt_set_due(d, due_ns);
+    scheduler_kick_at_locked(c, due_ns);
 }
 
 void dir_unqueue_locked(struct cache *c, struct node *dir)

@@ -359,6 +359,8 @@ void file_unwant_locked(struct file *f) REQUIRES(cache_mutex);
 /* A directory's marker or attributes are to be uploaded; one of no key of its own is kept here
  * instead, and its stamp is to be written. */
 void dir_queue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* A name in it is stored: it is due as one that was not empty when it was queued. */
+void dir_is_not_empty_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Takes the directory off that queue, if it is there; the node may be freed. */
 void dir_unqueue_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* What is sent to this path makes the directories above it at the store, where directories are
@@ -726,6 +728,9 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
 void units_ask_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
 /* The same of a directory that is a unit: its names were synced. */
 void unit_ask_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* How long nothing changes in the directory of a unit before it is taken for complete; 0: it is
+ * none. */
+int64_t unit_idle_at_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Somebody says that the unit of this directory is complete, whoever writes in it. 0; or
  * -EINVAL: it is none. */
 int unit_commit_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);

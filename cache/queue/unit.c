@@ -341,6 +341,14 @@ void unit_ask_locked(struct cache *c, struct node *dir)
     scheduler_kick_locked(c);
 }
 
+int64_t unit_idle_at_locked(struct cache *c, struct node *dir)
+{
+    const struct policy *p = unit_dir_by_names(c, dir) == dir ? unit_policy_at(c, dir) : NULL;
+
+    cache_assert_locked(c);
+    return p && p->unit_idle_ns != POLICY_UNSET ? p->unit_idle_ns : 0;
+}
+
 int unit_commit_locked(struct cache *c, struct node *dir)
 {
     cache_assert_locked(c);

@@ -434,10 +434,13 @@ void dir_child_changed_locked(struct cache *c, struct node *dir, const struct en
         return;
     /* A waiter for the child finds that nothing is owed. */
     auto_free char *path = stands(e) ? node_path(dir) : NULL;
-    if (path && !needs_marker(c, dir, path))
+    if (path && !needs_marker(c, dir, path)) {
         stands_locked(c, dir);
-    else if (!debt_is_queued(&d->debt))
+    } else if (!debt_is_queued(&d->debt)) {
         dir_queue_locked(c, dir);
+    } else if (path) {
+        dir_is_not_empty_locked(c, dir);
+    }
 }
 
 /* What is on its way to the directory's store. */

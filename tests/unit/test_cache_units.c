@@ -1,6 +1,7 @@
 /* Publish units on one mount: the store has the file that was closed last after the rest. */
 #include "cache/mirror/crash.h"
 #include "cache/mount.h"
+#include "common/path.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/unit_stories.h"
 
@@ -336,6 +337,90 @@ START_TEST(an_empty_directory_comes_before_the_last)
 }
 END_TEST
 
+/* Who takes the newest directory for the newest checkpoint must find something in it. */
+START_TEST(nothing_is_in_the_store_of_an_empty_one)
+{
+    mounted();
+    made("a/c-1");
+    made("a/c-2");
+    put("a/c-2/x");
+    ck_assert_int_eq(driven_unlink(&w.d, "a/c-2/x"), 0);
+    all_that_goes_is_gone();
+    ck_assert(!has("a/c-1") && !has("a/c-2"));
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    ck_assert(has("a/c-1") && has("a/c-2"));
+}
+END_TEST
+
+static atomic_int made_there; /* directories of units, at the store */
+
+static void count_made(unsigned leaf, const struct call *c)
+{
+    if (leaf == 0 && c->kind == CALL_MKDIR && strncmp(c->key, "a/c-", 4) == 0)
+        atomic_fetch_add(&made_there, 1);
+}
+
+/* As a person asks for it, not the end of a mount. */
+static void *flush(void *arg)
+{
+    struct op op;
+
+    op_init(&op, 60 * NS_PER_SEC);
+    ck_assert_int_eq(cache_flush_path(w.d.cache, "", 0, &op, NULL, NULL), 0);
+    return arg;
+}
+
+/* With a file another one is on its way, so that this one does not go. On a machine that stands
+ * still meanwhile it proves nothing, and is told again. */
+static bool removed_amid_a_flush(const char *dir, bool with_file)
+{
+    auto_free char *file = path_join(dir, "x");
+    pthread_t thread;
+
+    atomic_store(&w.leaves[0].stuck, with_file);
+    put("a/busy");
+    int64_t began_ns = clock_mono_ns();
+    made(dir);
+    if (with_file)
+        put(file);
+    ck_assert_int_eq(pthread_create(&thread, NULL, flush, NULL), 0);
+    (void)usleep(50000);
+    ck_assert_int_eq(with_file ? driven_unlink(&w.d, file) : 0, 0);
+    (void)usleep(50000);
+    ck_assert_int_eq(driven_rmdir(&w.d, dir), 0);
+    bool in_time = clock_mono_ns() - began_ns < 500 * NS_PER_MS;
+    atomic_store(&w.leaves[0].stuck, false);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    return in_time;
+}
+
+START_TEST(a_flush_amid_a_removal_does_not_show_what_is_left)
+{
+    char dir[] = "a/c-1";
+    bool in_time = false;
+
+    w.d.config.upload_jobs = 1;
+    mounted();
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.watch, count_made);
+    for (; !in_time && dir[4] <= '9'; dir[4]++) {
+        atomic_store(&made_there, 0);
+        in_time = removed_amid_a_flush(dir, _i == 1);
+    }
+    ck_assert(in_time);
+    ck_assert_int_eq(atomic_load(&made_there), 0);
+}
+END_TEST
+
+START_TEST(an_empty_one_comes_after_a_while)
+{
+    w.policies[1].unit_idle_ns = 50 * NS_PER_MS;
+    mounted();
+    made("a/c-1");
+    DRIVEN_WAIT(has("a/c-1"));
+}
+END_TEST
+
 START_TEST(a_rename_in_it_comes_before_the_last)
 {
     mounted();
@@ -530,6 +615,9 @@ int main(void)
     tcase_add_test(t, an_empty_one_is_forgotten_and_begins_again);
     tcase_add_test(t, a_removed_unit_is_nobodys);
     tcase_add_test(t, an_empty_directory_comes_before_the_last);
+    tcase_add_test(t, nothing_is_in_the_store_of_an_empty_one);
+    tcase_add_loop_test(t, a_flush_amid_a_removal_does_not_show_what_is_left, 0, 2);
+    tcase_add_test(t, an_empty_one_comes_after_a_while);
     tcase_add_test(t, a_rename_in_it_comes_before_the_last);
     tcase_add_test(t, a_rename_keeps_the_last_below_the_last);
     tcase_add_loop_test(t, a_symlink_comes_before_the_last, 0, 2);
