@@ -184,7 +184,8 @@ bool barrier_holds_locked(struct cache *c, struct barrier *b, const struct inten
     cache_assert_locked(c);
     return scope_holds(c, b, files, removal, seq) || (dir && seq > dir->seq) ||
            moved_is_missing(c, removal) ||
-           (!makes_room(c, removal) && units_hold_removal_locked(c, removal));
+           (!makes_room(c, removal) && (units_hold_removal_locked(c, removal) ||
+                                        pointers_hold_removal_locked(c, removal)));
 }
 
 static void files_release(struct barrier_files *b)

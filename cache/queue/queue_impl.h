@@ -149,6 +149,9 @@ bool unit_waits_for_refused_locked(const struct file *f) REQUIRES(cache_mutex);
  * it and is not whole. */
 bool units_hold_removal_locked(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
+/* The same of a rename before it that brings a pointer of its scope. */
+bool pointers_hold_removal_locked(struct cache *c, const struct intent *removal)
+    REQUIRES(cache_mutex);
 /* Whether a file of this path says which of the units beside it counts. */
 bool unit_path_is_pointer(struct cache *c, const char *path);
 

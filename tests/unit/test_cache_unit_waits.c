@@ -325,6 +325,27 @@ START_TEST(a_stored_file_that_becomes_a_pointer_follows)
 }
 END_TEST
 
+/* TensorFlow's `checkpoint`: a flush has stored it before it got its name. What the one before
+ * names stays until then. */
+START_TEST(a_removal_waits_for_a_stored_file_that_becomes_a_pointer)
+{
+    mounted();
+    put("a/model-1");
+    put("a/latest");
+    put("a/model-2");
+    put("a/new");
+    ck_assert_int_eq(driven_flush(&w.d), 0);
+    atomic_store(&w.leaves[0].no_moves, true);
+    ck_assert_int_eq(driven_rename(&w.d, "a/new", "a/latest"), 0);
+    ck_assert_int_eq(driven_unlink(&w.d, "a/model-1"), 0);
+    all_that_goes_is_gone();
+    ck_assert(has("a/model-1"));
+    atomic_store(&w.leaves[0].no_moves, false);
+    DRIVEN_WAIT(!has("a/model-1"));
+    ck_assert(!has("a/new"));
+}
+END_TEST
+
 START_TEST(a_stored_file_that_gets_the_last_name_declares)
 {
     mounted();
@@ -411,6 +432,7 @@ int main(void)
     tcase_add_test(t, new_attributes_of_what_is_stored_release_nothing);
     tcase_add_test(t, a_pointer_written_again_follows_what_came_since);
     tcase_add_test(t, a_stored_file_that_becomes_a_pointer_follows);
+    tcase_add_test(t, a_removal_waits_for_a_stored_file_that_becomes_a_pointer);
     tcase_add_test(t, a_stored_file_that_gets_the_last_name_declares);
     tcase_add_test(t, directories_alone_are_no_stored_unit);
     tcase_add_test(t, a_unit_within_a_unit_is_part_of_it);
