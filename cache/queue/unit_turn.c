@@ -32,6 +32,31 @@ static bool follows_another(struct cache *c, const struct unit *u) REQUIRES(cach
     return false;
 }
 
+/* What comes of the attempt that is made now, as by a flush, counts, and not the last one. */
+static bool has_failed(const struct file *f, int64_t now) REQUIRES(cache_mutex)
+{
+    return f->debt.error && (f->write_handles || (!f->debt.running && f->debt.due_ns > now));
+}
+
+/* Whether who waits for the unit is to be told that it fails. */
+static bool is_told_of(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+{
+    int64_t now = clock_mono_ns();
+    const struct file *f;
+
+    if (!u->failing)
+        return false;
+    OWED_FILES_FOREACH(c, f)
+    {
+        if (!f->debt.error || has_failed(f, now) || !unit_is_lacking(c, f))
+            continue;
+        for (const struct entry *e = f->node->links; e; e = e->next_link)
+            if (e->dirty && unit_over(e->parent) == u)
+                return false;
+    }
+    return true;
+}
+
 static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, struct unit *u,
                                    const struct entry *e, bool no_room) REQUIRES(cache_mutex)
 {
@@ -42,7 +67,7 @@ static enum unit_turn turn_of_tail(struct cache *c, const struct file *f, struct
     if (!u->settled && !wanted)
         return no_room && unit_has_writer(c, u) ? UNIT_TURN_GO : UNIT_TURN_WAIT;
     if (u->lacks > 1 || u->lacks_names)
-        return wanted && u->failing ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
+        return wanted && is_told_of(c, u) ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
     if (follows_another(c, u))
         return UNIT_TURN_WAIT;
     auto_free char *path = u->settled && u->note ? entry_path(e) : NULL;
@@ -69,7 +94,7 @@ static enum unit_turn turn_of_pointer(struct cache *c, struct node *dir, uint64_
     {
         if (u->closed && u->opened < seq && node_is_below(u->node, dir) &&
             !(wanted && lacks_nothing_closed(u)))
-            return u->failing ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
+            return is_told_of(c, u) ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
     }
     OWED_FILES_FOREACH(c, other)
     {
@@ -78,7 +103,7 @@ static enum unit_turn turn_of_pointer(struct cache *c, struct node *dir, uint64_
         for (const struct entry *o = other->node->links; o; o = o->next_link)
             if (o->parent == dir && o->dirty && other != self && other->unit_seq < seq &&
                 unit_is_lacking(c, other))
-                return other->debt.error ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
+                return has_failed(other, clock_mono_ns()) ? UNIT_TURN_FAIL : UNIT_TURN_WAIT;
     }
     return UNIT_TURN_GO;
 }

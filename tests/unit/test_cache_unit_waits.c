@@ -166,6 +166,26 @@ START_TEST(a_refused_file_holds_no_removal_elsewhere)
 }
 END_TEST
 
+/* What failed before the flush is tried by it, and what comes after that waits for how it ends.
+ */
+START_TEST(a_failure_from_before_a_flush_says_nothing)
+{
+    w.d.config.retry_ns = HOUR;
+    mounted();
+    made("a/c-1");
+    refuse("a/c-1/x");
+    put("a/c-1/x");
+    put("a/c-1/done");
+    put("a/latest");
+    DRIVEN_WAIT(strcmp(driven_state(&w.d, "a/c-1/x"), "failed") == 0);
+    ck_assert_int_eq(flush_for("", 0), -EACCES);
+    refuse(NULL);
+    ck_assert_int_eq(flush_for(_i ? "a/latest" : "", 0), _i ? -EACCES : 0);
+    ck_assert_int_eq(flush_for("", 0), 0);
+    ck_assert(has("a/c-1/x") && has("a/c-1/done") && has("a/latest"));
+}
+END_TEST
+
 START_TEST(a_unit_at_rest_costs_nothing)
 {
 #ifdef NDEBUG
@@ -424,6 +444,7 @@ int main(void)
     tcase_add_test(t, a_file_that_fails_beside_a_pointer_is_told_of);
     tcase_add_test(t, a_file_that_is_written_again_is_not_waited_for);
     tcase_add_test(t, a_refused_file_holds_no_removal_elsewhere);
+    tcase_add_loop_test(t, a_failure_from_before_a_flush_says_nothing, 0, 2);
     tcase_add_test(t, a_unit_at_rest_costs_nothing);
     tcase_add_test(t, a_unit_made_again_waits_for_no_removal);
     tcase_add_test(t, a_unit_made_again_waits_for_no_lock);
