@@ -49,7 +49,8 @@ static int load_row(void *arg, const struct journal_row *row) REQUIRES(cache_mut
     struct intent *i = intent_new(row->seq, row->kind, row->from, renames ? row->to : NULL,
                                   moved ? 0 : row->ino, row->etag);
 
-    if (!i || (moved && intent_note_moved(i, row->ino, row->to) < 0)) {
+    if (!i || (moved && intent_note_moved(i, row->ino, row->to) < 0) ||
+        (renames && intent_note_over(i, row->over) < 0)) {
         intent_free(i);
         return -ENOMEM;
     }

@@ -72,7 +72,20 @@ static int insert_row(struct journal *j, const struct journal_row *row)
     bind_text(s, 4, row->to);
     (void)sqlite3_bind_int64(s, 5, (sqlite3_int64)row->ino);
     bind_text(s, 6, row->etag ? row->etag : "");
-    return step_once(s);
+    int r = step_once(s);
+    if (r < 0 || !row->over)
+        return r;
+    (void)sqlite3_bind_int64(j->insert_over, 1, (sqlite3_int64)row->seq);
+    bind_text(j->insert_over, 2, row->over);
+    return step_once(j->insert_over);
+}
+
+static int remove_row(struct journal *j, uint64_t seq)
+{
+    (void)sqlite3_bind_int64(j->remove, 1, (sqlite3_int64)seq);
+    (void)sqlite3_bind_int64(j->remove_over, 1, (sqlite3_int64)seq);
+    int r = step_once(j->remove);
+    return r < 0 ? r : step_once(j->remove_over);
 }
 
 static int tell_row(struct journal *j, const struct journal_row *row)
@@ -86,10 +99,8 @@ static int apply_rows(struct journal *j, const struct change *change)
 {
     int r = 0;
 
-    for (size_t i = 0; i < change->n_seqs && r == 0; i++) {
-        (void)sqlite3_bind_int64(j->remove, 1, (sqlite3_int64)change->seqs[i]);
-        r = step_once(j->remove);
-    }
+    for (size_t i = 0; i < change->n_seqs && r == 0; i++)
+        r = remove_row(j, change->seqs[i]);
     for (size_t i = 0; i < change->n_rows && r == 0; i++)
         r = insert_row(j, &change->rows[i]);
     for (size_t i = 0; i < change->n_told && r == 0; i++)
@@ -395,12 +406,13 @@ int journal_retry(struct journal *j)
 
 static int apply_adopt(struct journal *j, const struct change *change)
 {
-    char sql[256];
+    char sql[320];
 
     (void)change;
     (void)snprintf(sql, sizeof(sql),
                    "DELETE FROM unit;" /* the notes of whose cache it is a copy */
                    "DELETE FROM intent WHERE kind IN (%d, %d);"
+                   "DELETE FROM over;"
                    "UPDATE intent SET etag = CAST('" INTENT_OURS "' AS BLOB)"
                    " WHERE kind = %d AND CAST(etag AS TEXT) IN ('', '" INTENT_ANY "');",
                    INTENT_RENAME, INTENT_RENAMEDIR, INTENT_UNLINK);

@@ -31,6 +31,8 @@ struct journal_row {
     const char *to; /* renames; of a removal: where, in another store, its file went, or NULL */
     uint64_t ino;   /* of the inode that is removed or renamed, or went there */
     const char *etag; /* version at `from`; "" when none is known, INTENT_ANY when one was */
+    const char *over; /* version at `to` that the rename of a file replaces, INTENT_OURS: there
+                         is none; NULL: it is not known */
 };
 
 /* The store has had a version there, but this cache can't tell which: no ETag is "*". */

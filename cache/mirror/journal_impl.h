@@ -43,7 +43,7 @@ struct journal {
             bool leading; /* someone is committing */
         };
     } queue;
-    sqlite3_stmt *insert, *remove, *tell, *note_put, *forget_put;
+    sqlite3_stmt *insert, *insert_over, *remove, *remove_over, *tell, *note_put, *forget_put;
     struct { /* used by the leader only */
         uint64_t *seqs;
         size_t n, cap;

@@ -31,6 +31,7 @@ static const char schema[] =
     "PRAGMA wal_autocheckpoint=4000;"
     "CREATE TABLE IF NOT EXISTS intent(seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
     " src BLOB NOT NULL, dst BLOB, ino INTEGER NOT NULL, etag BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS over(seq INTEGER PRIMARY KEY, etag BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS pin(path BLOB PRIMARY KEY) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS upload(key BLOB NOT NULL, began INTEGER NOT NULL,"
     " token BLOB NOT NULL, part_size INTEGER NOT NULL, ino INTEGER NOT NULL,"
@@ -79,7 +80,11 @@ static int prepare_all(struct journal *j)
         &j->insert);
 
     if (r == 0)
+        r = prepare(j, "INSERT OR REPLACE INTO over(seq, etag) VALUES(?,?)", &j->insert_over);
+    if (r == 0)
         r = prepare(j, "DELETE FROM intent WHERE seq = ?", &j->remove);
+    if (r == 0)
+        r = prepare(j, "DELETE FROM over WHERE seq = ?", &j->remove_over);
     if (r == 0)
         r = prepare(j, "UPDATE intent SET etag = ?2 WHERE seq = ?1", &j->tell);
     if (r == 0)
@@ -195,11 +200,14 @@ static int try_open_as(struct journal *j, int dir_fd, const char *path, bool alo
 static void close_db(struct journal *j)
 {
     (void)sqlite3_finalize(j->insert);
+    (void)sqlite3_finalize(j->insert_over);
     (void)sqlite3_finalize(j->remove);
+    (void)sqlite3_finalize(j->remove_over);
     (void)sqlite3_finalize(j->tell);
     (void)sqlite3_finalize(j->note_put);
     (void)sqlite3_finalize(j->forget_put);
-    j->insert = j->remove = j->tell = j->note_put = j->forget_put = NULL;
+    j->insert = j->insert_over = j->remove = j->remove_over = NULL;
+    j->tell = j->note_put = j->forget_put = NULL;
     (void)sqlite3_close(j->db);
     j->db = NULL;
 }

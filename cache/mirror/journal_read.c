@@ -53,6 +53,7 @@ static int visit_row(sqlite3_stmt *s, void *arg)
     auto_free char *from = column_dup(s, 2);
     auto_free char *to = sqlite3_column_type(s, 3) == SQLITE_NULL ? NULL : column_dup(s, 3);
     auto_free char *etag = column_dup(s, 5);
+    auto_free char *over = sqlite3_column_type(s, 6) == SQLITE_NULL ? NULL : column_dup(s, 6);
     const struct journal_row row = {
         .seq = (uint64_t)sqlite3_column_int64(s, 0),
         .kind = (enum intent_kind)sqlite3_column_int(s, 1),
@@ -60,6 +61,7 @@ static int visit_row(sqlite3_stmt *s, void *arg)
         .to = to,
         .ino = (uint64_t)sqlite3_column_int64(s, 4),
         .etag = etag,
+        .over = over,
     };
 
     if (!from || !etag)
@@ -76,7 +78,9 @@ int journal_each(struct journal *j, int (*visit)(void *arg, const struct journal
 {
     struct row_visit v = {visit, arg};
 
-    return journal_query(j, "SELECT seq, kind, src, dst, ino, etag FROM intent ORDER BY seq",
+    return journal_query(j,
+                         "SELECT i.seq, kind, src, dst, ino, i.etag, o.etag FROM intent i"
+                         " LEFT JOIN over o ON o.seq = i.seq ORDER BY i.seq",
                          visit_row, &v);
 }
 

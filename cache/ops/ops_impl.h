@@ -87,7 +87,8 @@ struct moving {
     bool crosses;           /* to another store: as one that was never uploaded */
     bool copies;            /* the store's object moves: a rename row */
     bool removes;           /* the store may have the old name: an unlink row */
-    bool may_exist;         /* of a name that is free: as in struct making */
+    bool may_hold;          /* a name that is free here: the store may have it */
+    bool may_exist;         /* the same of a directory: as in struct making */
     uint64_t made_seq;      /* of what no store ever had: when it got its name; else 0 */
     struct seat seat;       /* of the new name */
     struct place places[2]; /* owned; where the store has `from` and, of an exchange, `to` */

@@ -397,6 +397,32 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
         unit_name_came_locked(c, e);
 }
 
+/* The version that the store's rename of a file is to replace, as the row has it. */
+static const char *replaced_version_locked(const struct moving *m, char buf[ETAG_TEXT_MAX])
+    REQUIRES(cache_mutex)
+{
+    if (!m->to)
+        return m->may_hold ? NULL : INTENT_OURS;
+    if (name_is_only_ours_locked(m->to, m->to_path))
+        return INTENT_OURS;
+    return place_known(m->to->source) || !etag_known(&m->to->etag)
+               ? NULL
+               : etag_text(&m->to->etag, buf);
+}
+
+/* The next mount may find another one there. */
+static int intend_copy_locked(struct moving *m) REQUIRES(cache_mutex)
+{
+    const bool dir = m->from->node->dir;
+    char buf[ETAG_TEXT_MAX];
+    int r = step_intend_locked(&m->step, dir ? INTENT_RENAMEDIR : INTENT_RENAME, m->from_path,
+                               m->to_path, m->from);
+
+    return r < 0 || dir ? r
+                        : intent_note_over(m->step.rows[m->step.n_rows - 1],
+                                           replaced_version_locked(m, buf));
+}
+
 static int plan_move_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns, cache_mutex)
 {
     struct node *n = m->from->node;
@@ -406,8 +432,7 @@ static int plan_move_locked(struct cache *c, struct moving *m) REQUIRES(cache_ns
     if (r == 0 && m->copies && !place_known(m->places[0]))
         r = -ENOMEM;
     if (r == 0 && m->copies)
-        r = step_intend_locked(&m->step, n->dir ? INTENT_RENAMEDIR : INTENT_RENAME,
-                               m->from_path, m->to_path, m->from);
+        r = intend_copy_locked(m);
     else if (r == 0 && m->removes)
         r = step_intend_removal_locked(&m->step, m->from, m->from_path, m->to_path, m->crosses);
     return r;
@@ -468,6 +493,7 @@ static int rename_ns_locked(struct cache *c, struct node *parent, const char *na
                        .to = entry_find(newparent, newname),
                        .newparent = newparent,
                        .newname = newname};
+    m.may_hold = may_exist;
     m.may_exist = may_exist && m.from && m.from->node->dir;
     auto_free char *from_path = m.from ? entry_path(m.from) : NULL;
     auto_free char *to_path = child_path(newparent, newname);

@@ -64,6 +64,7 @@ NO_THREAD_SAFETY void intent_free(struct intent *i)
     free(i->to);
     free(i->moved_to);
     free(i->etag);
+    free(i->over);
     debt_release(&i->debt);
     free(i);
 }
@@ -128,6 +129,12 @@ int intent_note_moved(struct intent *i, uint64_t ino, const char *to)
     return to && !i->moved_to ? -ENOMEM : 0;
 }
 
+int intent_note_over(struct intent *i, const char *etag)
+{
+    i->over = etag ? strdup(etag) : NULL;
+    return etag && !i->over ? -ENOMEM : 0;
+}
+
 bool intent_was_found(struct cache *c, const struct intent *i)
 {
     return i->seq <= c->queue->own->found_seq;
@@ -140,7 +147,8 @@ struct journal_row intent_row(const struct intent *i)
                                 .from = i->from,
                                 .to = i->moved_to ? i->moved_to : i->to,
                                 .ino = i->moved_to ? i->moved_ino : i->ino,
-                                .etag = i->etag};
+                                .etag = i->etag,
+                                .over = intent_is_rename(i) ? i->over : NULL};
 }
 
 int intent_record(struct cache *c, const struct intent *i)

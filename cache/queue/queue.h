@@ -43,6 +43,7 @@ struct intent {
     enum intent_kind kind;
     char *from, *to; /* paths of the tree as it was then; `to` NULL: a removal */
     char *etag;      /* version at `from`; "": none that is known; INTENT_ANY, INTENT_OURS */
+    char *over;      /* as in struct journal_row; constant */
     uint64_t ino;
     /* of the file that left the name that is removed; 0: none is known */
     uint64_t moved_ino;
@@ -380,6 +381,8 @@ struct intent *intent_new(uint64_t seq, enum intent_kind kind, const char *from,
 /* Notes which file left the name that the intention is to remove, and the path in another store
  * that it has now (NULL: it stayed in its own). 0 or -ENOMEM. */
 int intent_note_moved(struct intent *i, uint64_t ino, const char *to);
+/* Notes which version at `to` a rename replaces, as in struct journal_row. 0 or -ENOMEM. */
+int intent_note_over(struct intent *i, const char *etag);
 /* Whether an earlier mount made it. Any thread. */
 bool intent_was_found(struct cache *c, const struct intent *i);
 /* The row as it is written; it borrows the intention's texts. */

@@ -289,8 +289,7 @@ int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, c
     return err_is_transient(r) || r == -ENOMEM ? r : 0;
 }
 
-/* Whether the removal takes away what is there, as far as that is known. */
-static bool takes(const struct intent *removal, const char *there, bool own)
+bool copy_is_taken(const struct intent *removal, const char *there, bool own)
 {
     return own || !*removal->etag || strcmp(removal->etag, INTENT_ANY) == 0 ||
            strcmp(removal->etag, there) == 0;
@@ -307,7 +306,7 @@ static bool removed_before(struct copying *k, const char *there, bool own)
     cache_lock(c);
     for (i = row_of_name_locked(c, k->from); i && i->seq < k->intent->seq && !ret;
          i = row_of_name_next(i))
-        ret = i->kind == INTENT_UNLINK && (!there || takes(i, there, own));
+        ret = i->kind == INTENT_UNLINK && (!there || copy_is_taken(i, there, own));
     cache_unlock(c);
     return ret;
 }
@@ -378,6 +377,39 @@ static void leave_to_them_locked(struct copying *k) REQUIRES(cache_mutex)
     name_is_the_stores_locked(c, k->from);
 }
 
+/* Nothing is copied over what somebody else put there. The file stays where the store has it;
+ * or goes there, if nothing here reads it any more: it was removed since, or replaced. */
+static int leave_target(struct copying *k, struct op *op, const char *known)
+{
+    struct cache *c = k->cache;
+    struct copy_readers changed = {0};
+    auto_free char *version = strdup(known);
+    struct entry *e = NULL;
+
+    if (!version)
+        return copy_not_noted(op, k->from, k->to, -ENOMEM);
+    cache_lock(c);
+    bool remove = !copy_reader_locked(c, k->intent, k->from, k->to, &e);
+    cache_unlock(c);
+    copy_note_version(k, k->from, k->to, known, known, false);
+    int r = finish_row(k, remove, known);
+    if (r < 0)
+        return copy_not_noted(op, k->from, k->to, r);
+    cache_lock(c);
+    struct node *n = copy_take_version_locked(k, k->from, k->to, known, known, false);
+    if (remove)
+        copy_over_goes_on_locked(k);
+    else
+        copy_leave_locked(k);
+    copy_sources_locked(c, k->intent, &changed);
+    finish_intent_locked(k, remove, &version);
+    cache_unlock(c);
+    if (n)
+        copy_write_keys(c, n);
+    copy_write_readers(c, &changed);
+    return 0;
+}
+
 static int copy_file(struct copying *k, struct op *op)
 {
     struct cache *c = k->cache;
@@ -388,7 +420,12 @@ static int copy_file(struct copying *k, struct op *op)
         return r;
     auto_free char *copied = known_version(k), *known = copied ? strdup(copied) : NULL;
     struct object obj = {0};
-    r = !known ? -ENOMEM : useless ? 0 : move_object(k, op, &copied, &obj);
+    bool theirs = false;
+    r = known ? copy_finds_theirs(k, op, known, &theirs) : -ENOMEM;
+    if (r == 0 && theirs && !useless)
+        return leave_target(k, op, known);
+    if (r == 0 && !useless)
+        r = move_object(k, op, &copied, &obj);
     bool gone = r == -ENOENT;
 
     crash_point("rename-copied");
@@ -421,6 +458,8 @@ static int copy_file(struct copying *k, struct op *op)
             copy_tell_next_locked(k, k->to, known, INTENT_ANY, false);
         if (gone)
             source_gone_locked(k);
+        else if (useless && theirs)
+            copy_expect_over_locked(k);
         else if (useless)
             copy_forget_version_locked(k, k->from, k->to);
         else

@@ -113,6 +113,9 @@ int copy_ask_version(struct cache *c, struct op *op, struct place at, char **eta
  * where somebody else's is there, or a negative errno. */
 int copy_repeat_attributes(struct copying *k, struct op *op, const char *from, const char *to,
                            const char *listed);
+/* Whether the removal takes away what is there, as far as that is known. */
+bool copy_is_taken(const struct intent *removal, const char *there, bool own)
+    REQUIRES(cache_mutex);
 /* Says that the cache itself failed, whatever op->why said before. */
 int copy_not_noted(struct op *op, const char *from, const char *to, int err);
 /* Copies what has the name now. *etag is the version that is expected there ("" any), and then
@@ -128,6 +131,18 @@ int copy_give_up_name(struct copying *k, struct op *op, bool *ret)
     EXCLUDES(cache_ns, cache_mutex);
 /* Notes a refused name as refusal.c has it: refused again after another name was taken. */
 void copy_note_refusal_locked(struct copying *k, int err) REQUIRES(cache_mutex);
+
+/* ---- copy_over.c ---- */
+/* Whether the rename of a file, which an earlier mount left, would replace what another node
+ * put there: not what it was to replace, nor what this cache put. `renamed` is the version of
+ * the file. Asks the store, of such renames alone. 0 or a negative errno. */
+int copy_finds_theirs(struct copying *k, struct op *op, const char *renamed, bool *ret);
+/* Then the file, which is uploaded to the new name, replaces what the rename was to replace. */
+void copy_expect_over_locked(struct copying *k) REQUIRES(cache_mutex);
+/* Then what came to the new name instead of the file replaces that. */
+void copy_over_goes_on_locked(struct copying *k) REQUIRES(cache_mutex);
+/* Then both names are as the store has them, which log and status say. */
+void copy_leave_locked(struct copying *k) REQUIRES(cache_mutex);
 
 /* ---- copy_told.c ---- */
 /* A later intention that takes away from `to` the version that was copied, or what this cache

@@ -106,7 +106,8 @@ static int join(const struct intent *i, const struct intent *end, const char *ve
     /* Recovery ignores a removal without the inode's number: its step was made. */
     *ret = intent_new(end->seq, end->kind, i->from, end->to, moves ? end->ino : 0,
                       moves && *end->etag ? end->etag : version);
-    if (!*ret || intent_note_moved(*ret, end->moved_ino, end->moved_to) < 0) {
+    if (!*ret || intent_note_moved(*ret, end->moved_ino, end->moved_to) < 0 ||
+        intent_note_over(*ret, end->over) < 0) {
         intent_free(take_ptr(*ret));
         return -ENOMEM;
     }

@@ -532,6 +532,8 @@ void entry_got_other_file_locked(struct entry *e, bool may_exist) REQUIRES(cache
 void entry_exchanged_locked(struct entry *e, bool rows) REQUIRES(cache_mutex);
 /* A rename's copy came to where it reads from; `at_own_path`: and that is its own path. */
 void entry_copied_here_locked(struct entry *e, bool at_own_path) REQUIRES(cache_mutex);
+/* An upload under the name is to replace that version there, NULL: none, and no other. */
+void entry_replaces_locked(struct entry *e, const char *etag) REQUIRES(cache_mutex);
 /* Recovery found it in the mirror; `stored`: by its records the store has something there, else
  * at most what this cache put there. */
 void entry_found_locked(struct entry *e, bool stored) REQUIRES(cache_mutex);

@@ -69,6 +69,15 @@ void entry_version_lost_locked(struct entry *e)
     entry_may_exist_locked(e);
 }
 
+void entry_replaces_locked(struct entry *e, const char *etag)
+{
+    entry_version_lost_locked(e);
+    if (etag)
+        etag_set(&e->etag, etag);
+    else
+        e->may_exist = false;
+}
+
 void entry_ends_locked(struct entry *e)
 {
     etag_clear(&e->etag);

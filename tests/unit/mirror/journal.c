@@ -123,6 +123,48 @@ START_TEST(rows_are_told_what_they_mean)
 }
 END_TEST
 
+static int note_over(void *arg, const struct journal_row *row)
+{
+    (void)arg;
+    (void)snprintf(text, sizeof(text), "%s", row->over ? row->over : "unknown");
+    return 0;
+}
+
+static const char *over(void)
+{
+    reopen();
+    ck_assert_int_eq(journal_each(j, note_over, NULL), 0);
+    return text;
+}
+
+/* And what takes its number says nothing of it. */
+START_TEST(a_rename_says_what_it_replaces)
+{
+    const uint64_t seq = 7;
+    struct journal_row row = {.seq = seq, .kind = INTENT_RENAME, .from = "a", .to = "b"};
+
+    row.over = "v1";
+    ck_assert_int_eq(journal_add(j, &row, 1), 0);
+    ck_assert_str_eq(over(), "v1");
+    row.over = NULL;
+    ck_assert_int_eq(journal_done(j, &seq, 1, &row, 1), 0);
+    ck_assert_str_eq(over(), "unknown");
+    row.over = INTENT_OURS;
+    ck_assert_int_eq(journal_add(j, &row, 1), 0);
+    ck_assert_str_eq(over(), INTENT_OURS);
+    journal_take_back(j, &seq, 1);
+    row.over = NULL;
+    ck_assert_int_eq(journal_add(j, &row, 1), 0);
+    ck_assert_str_eq(over(), "unknown");
+    row.over = "v2";
+    ck_assert_int_eq(journal_add(j, &row, 1), 0);
+    ck_assert_int_eq(journal_adopt(j), 0);
+    row.over = NULL;
+    ck_assert_int_eq(journal_add(j, &row, 1), 0);
+    ck_assert_str_eq(over(), "unknown");
+}
+END_TEST
+
 START_TEST(what_is_taken_back_is_gone)
 {
     static const uint64_t seqs[] = {2, 3};
@@ -338,6 +380,7 @@ Suite *journal_suite(void)
     tcase_add_test(t, rows_come_back_in_their_order);
     tcase_add_test(t, a_row_becomes_others_at_once);
     tcase_add_test(t, rows_are_told_what_they_mean);
+    tcase_add_test(t, a_rename_says_what_it_replaces);
     tcase_add_test(t, what_is_taken_back_is_gone);
     tcase_add_test(t, a_visit_ends_it);
     tcase_add_test(t, a_copy_renames_nothing);
