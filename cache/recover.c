@@ -348,26 +348,6 @@ static struct node *new_node(struct scan *s, const struct stamp_attrs *a, const 
     return n;
 }
 
-/* `seq`: its place in the order of closes; 0: not known. */
-static int keep(struct scan *s, const char *path, uint64_t seq, const char *why)
-{
-    if (array_grow(s->keep, s->cap_keep, s->n_keep + 1))
-        return -ENOMEM;
-    struct keeping *k = &s->keep[s->n_keep];
-    *k = (struct keeping){.path = strdup(path), .why = why};
-    if (!k->path)
-        return -ENOMEM;
-    s->n_keep++;
-    s->keep_seq = seq < s->keep_seq ? seq : s->keep_seq;
-    return 0;
-}
-
-static int keep_unsynced(struct scan *s, const char *path, const struct stamp_attrs *a)
-{
-    return keep(s, path, a->first_seq ? a->first_seq : a->seq,
-                "was changed but not synced before the machine went down");
-}
-
 /* Whether the writer who made the content anew had not yet declared it whole. A log is whole at
  * any moment; only a mount knows which files are logs, and a caller who just looks into the
  * cache decides nothing. */
@@ -390,15 +370,16 @@ static int keep_half(struct scan *s, const char *path, const struct stamp_attrs 
 
     if (st->st_size == 0 && !owed)
         return push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
-    return keep(s, path, a->first_seq ? a->first_seq : UINT64_MAX,
-                "was being written by a program that had not closed it when the mount ended");
+    return recover_keep(
+        s, path, a->first_seq ? a->first_seq : UINT64_MAX,
+        "was being written by a program that had not closed it when the mount ended");
 }
 
 /* Nobody knows which bytes are there, nor whether the store has them. */
 static int keep_unstamped(struct scan *s, const char *path) REQUIRES(cache_mutex)
 {
     s->unstamped++;
-    return keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
+    return recover_keep(s, path, 0, "has no readable stamp (extended attributes user.runfs.*)");
 }
 
 static int enter_name(struct scan *s, const char *path, const struct stamp_attrs *a,
@@ -447,7 +428,7 @@ static int enter_name(struct scan *s, const char *path, const struct stamp_attrs
     }
     n->nlink--;
     entry_remove_locked(c, e);
-    return r == VERDICT_KEEP ? keep_unsynced(s, path, a)
+    return r == VERDICT_KEEP ? recover_keep_unsynced(s, path, a, fd)
                              : push_text(&s->drop, &s->n_drop, &s->cap_drop, path);
 }
 
@@ -468,7 +449,7 @@ static int scan_file(struct scan *s, const char *path, int fd, const struct stat
         return c->store ? push_text(&s->drop, &s->n_drop, &s->cap_drop, path) : 0;
     bool owes = recover_is_written(fd, &a);
     if (owes && !recover_trusts(c, &a, st))
-        return keep_unsynced(s, path, &a);
+        return recover_keep_unsynced(s, path, &a, fd);
     if (owes && is_half(c, path, &a, st))
         return keep_half(s, path, &a, st);
     return enter_name(s, path, &a, st, fd);
@@ -558,13 +539,7 @@ static int clear_drops(struct scan *s)
         r = mirror_unlink(&c->mirror, s->drop[i]);
         r = r == -ENOENT ? 0 : r;
     }
-    for (size_t i = 0; i < s->n_keep && r == 0; i++) {
-        const struct keeping *k = &s->keep[i];
-        log_warn("%s %s; it is kept as %s/kept/%s and not published", k->path, k->why,
-                 c->mirror.dir, k->path);
-        r = mirror_keep(&c->mirror, k->path);
-    }
-    return r;
+    return r < 0 ? r : recover_move_kept(s);
 }
 
 static int count_kept(void *arg, const char *path, int fd, const struct stat *st)
@@ -598,6 +573,8 @@ static int rebuild(struct cache *c, uint64_t *ret_unstamped) REQUIRES(cache_ns, 
     struct scan s = {.cache = c, .keep_seq = UINT64_MAX};
     int r = mirror_walk(c->mirror.tree_fd, scan_one, &s);
 
+    if (r == 0)
+        r = recover_hold_behind_lost(&s);
     cache_unlock(c);
     if (r == 0)
         r = take_removals_back(&s); /* first: after a kill here all is found as it was */

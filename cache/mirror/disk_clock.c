@@ -178,6 +178,11 @@ static int await_disk_tick(struct mirror *m, int64_t then_ns)
     return r;
 }
 
+int mirror_sync(struct mirror *m)
+{
+    return mirror_note(m, syncfs(m->root_fd) < 0 ? -errno : 0);
+}
+
 int mirror_note_end(struct mirror *m)
 {
     char text[128];
@@ -188,8 +193,8 @@ int mirror_note_end(struct mirror *m)
         r = disk_time(m, &ended_ns);
     if (r == 0)
         r = await_disk_tick(m, ended_ns);
-    if (r == 0 && syncfs(m->root_fd) < 0)
-        r = -errno;
+    if (r == 0)
+        r = mirror_sync(m);
     if (r < 0)
         return mirror_note(m, r);
     size_t len = strlen(text);

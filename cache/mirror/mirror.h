@@ -55,6 +55,8 @@ int mirror_note_failed(const struct mirror *m, struct op *op, int err, const cha
 /* Syncs all that is in the cache directory, and notes that: a clean end. Blocks for the disk,
  * and until its clock has moved on, so that a later change shows. */
 int mirror_note_end(struct mirror *m);
+/* Waits until all that is in the cache directory is on the disk. */
+int mirror_sync(struct mirror *m);
 /* Empties incoming/ and orphans/; a directory there that is not empty goes to kept/. */
 int mirror_clean(struct mirror *m);
 

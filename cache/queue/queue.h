@@ -716,6 +716,11 @@ void notes_free(struct cache *c) REQUIRES(cache_mutex);
  * the file, and the rest of its unit, which comes first, fails. */
 enum unit_turn { UNIT_TURN_GO, UNIT_TURN_WAIT, UNIT_TURN_FAIL };
 
+/* The directory that is, or holds, what is published with this one, by its names; NULL: none,
+ * as while a name of it waits for its rename. */
+struct node *unit_dir_named_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
+/* Whether a file of that path says which of the units beside it counts. */
+bool unit_path_is_pointer(struct cache *c, const char *path);
 /* A name was made in the directory: its unit begins, if it is in one that the store has not. */
 void unit_grows_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* The file has its place in the order: the unit of each of its names lacks it, and is open. */

@@ -152,8 +152,6 @@ bool units_hold_removal_locked(struct cache *c, const struct intent *removal)
 /* The same of a rename before it that brings a pointer of its scope. */
 bool pointers_hold_removal_locked(struct cache *c, const struct intent *removal)
     REQUIRES(cache_mutex);
-/* Whether a file of this path says which of the units beside it counts. */
-bool unit_path_is_pointer(struct cache *c, const char *path);
 
 /* ---- scope.c ---- */
 #ifndef NDEBUG

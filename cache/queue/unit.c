@@ -66,10 +66,9 @@ static struct node *ancestor(struct node *dir, const char *path, size_t len)
     return dir;
 }
 
-/* The directory that is, or holds, what is published with this one, by its names; NULL: none,
- * as while a name of it waits for its rename. */
-struct node *unit_dir_by_names(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+struct node *unit_dir_named_locked(struct cache *c, struct node *dir)
 {
+    cache_assert_locked(c);
     auto_free char *path = dir->is_root ? strdup("") : node_path(dir);
     const struct policy *p = path ? unit_policy(c, path) : NULL;
 
@@ -146,7 +145,7 @@ static struct unit *unit_begin(struct cache *c, struct node *dir, uint64_t found
 
     if (u || dir->dir->no_unit == own->names_moved + 1)
         return u;
-    struct node *at = unit_dir_by_names(c, dir);
+    struct node *at = unit_dir_named_locked(c, dir);
     if (!at) {
         dir->dir->no_unit = own->names_moved + 1;
         return NULL;

@@ -47,9 +47,6 @@ size_t unit_root_len(struct cache *c, const char *path);
 /* What the policy of the directory's route says of units; NULL: there are none. The tree must
  * be held still. */
 const struct policy *unit_policy_at(struct cache *c, struct node *dir);
-/* The directory that is, or holds, what is published with this one, by its names; NULL: none,
- * as while a name of it waits for its rename. */
-struct node *unit_dir_by_names(struct cache *c, struct node *dir) REQUIRES(cache_mutex);
 /* Whether a unit waits for the file: not for what goes up while it is open, waits for its
  * rename, stays half since its writer was killed, or is being written again. */
 bool unit_is_lacking(struct cache *c, const struct file *f) REQUIRES(cache_mutex);

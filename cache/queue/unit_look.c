@@ -239,7 +239,7 @@ struct node *unit_dir_of_locked(struct cache *c, struct node *n, const char **re
     const struct unit *u = dir ? unit_over(dir) : NULL;
 
     cache_assert_locked(c);
-    struct node *at = u ? u->node : dir ? unit_dir_by_names(c, dir) : NULL;
+    struct node *at = u ? u->node : dir ? unit_dir_named_locked(c, dir) : NULL;
     /* What changed since it was whole goes by itself, and is not there yet. */
     *ret_state = u ? state_name(u) : at && has_lacking(c, at) ? "open" : "whole";
     return at;
