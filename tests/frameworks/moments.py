@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import signal
 import threading
+
+from harness import wait_for
 
 PAUSE_SECONDS = 0.2
 
@@ -29,9 +32,13 @@ class Moments:
         if self.failure and exception == (None, None, None):
             raise self.failure
 
+    def wait(self):
+        """Until the next copy; whether there is none any more."""
+        return self.over.wait(self.pause)
+
     def work(self):
         try:
-            while not self.over.wait(self.pause):
+            while not self.wait():
                 with self.hold():
                     self.copy()
         except Exception as e:
@@ -54,6 +61,34 @@ class Moments:
         self.last = before
         self.folders.append(folder)
         self.marks[folder] = first, self.mark()
+
+
+@contextlib.contextmanager
+def stopped(mount):
+    """Nothing goes on in the daemon meanwhile, unless it is killed."""
+    daemon = mount.process
+    if daemon:
+        daemon.send_signal(signal.SIGSTOP)
+        wait_for("the daemon stops", lambda: all_stopped(daemon.pid), step=0.0005)
+    try:
+        yield
+    finally:
+        if daemon:
+            daemon.send_signal(signal.SIGCONT)
+
+
+def all_stopped(pid):
+    """All threads of a process, or it has ended: each does first what it has asked the kernel for."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        return all(state_of(f"/proc/{pid}/task/{thread}") in "TtZX" for thread in threads)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def state_of(thread):
+    with open(f"{thread}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
 
 
 def write(path, data):

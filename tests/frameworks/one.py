@@ -2,11 +2,11 @@
 
     one.py FRAMEWORK save FOLDER EXPECTED     saves below FOLDER, keeps in EXPECTED what must load
     one.py FRAMEWORK load FOLDER EXPECTED     loads it from FOLDER and compares
-    one.py routed/STORY s3|file               tells a story of several stores
+    one.py routed/STORY s3|file               tells a story of several stores; of pollers/ likewise
 
 FRAMEWORK is a module suite/FRAMEWORK.py with save(folder), which returns anything that
 pickles, and load(folder, expected), which raises when it differs. A STORY is a module
-routed/STORY.py with story(stores), which makes its mounts itself; see stores.py.
+routed/STORY.py or pollers/STORY.py with story(stores), which makes its mounts itself; see stores.py.
 """
 
 import importlib

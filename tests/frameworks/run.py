@@ -9,7 +9,7 @@ need an environment of their own (ENVIRONMENT in their file, see environments.py
 of stores of a story that has not both; DBFS gives it an empty /dbfs. FRAMEWORKS_SEED (1) is for those
 that choose at random.
 
-usage: run.py [FRAMEWORK | routed/STORY]...    (a file in suite/ or routed/; all without any)
+usage: run.py [FRAMEWORK | routed/STORY | pollers/STORY | routed | pollers]...    (a file, or a folder; all without any)
        run.py --prepare                        makes the environments of the night
 
 RUNFS_FW_PLAIN=1 puts a plain folder in the mount's place, to work on these scripts themselves.
@@ -34,6 +34,7 @@ from harness import check
 from trees import differences, stored, tree
 
 PLAIN = bool(os.environ.get("RUNFS_FW_PLAIN"))
+TOLD = ["routed", "pollers"] # folders of stories
 # Only what hangs ends by it: Ray takes 40 s alone, and ten times that beside the check's other jobs.
 STEP_SECONDS = 1200
 
@@ -47,7 +48,7 @@ def setting(name, key, default):
 
 
 def run_one(words, extra_env=None, command=(sys.executable,)):
-    """one.py with these words, by this interpreter; a Failure when it ends otherwise than well. It
+    """What one.py says with these words, by this interpreter; a Failure when it ends otherwise than well. It
     may have mounts, which it takes along when it is told to end."""
     env = harness.s3_environment()
     env.update(extra_env or {})
@@ -64,6 +65,7 @@ def run_one(words, extra_env=None, command=(sys.executable,)):
     finally:
         harness.end_process(process)
     check(process.returncode == 0, f"{words[1]} ended with {process.returncode}:\n{output[-3000:]}")
+    return output
 
 
 def run_step(name, step, folder, expected, extra_env=None):
@@ -167,7 +169,9 @@ def routed(place, name):
         command = environments.dbfs(place) + command
     kinds = setting(name, "KINDS", ["s3", "file"])
     for kind in kinds:
-        run_one([name, kind], command=command)
+        for line in run_one([name, kind], command=command).splitlines():
+            if line.startswith("# "): # what a story found, for people
+                print(line, flush=True)
     return " and ".join(kinds)
 
 
@@ -175,23 +179,29 @@ def stories(folder):
     return sorted(f[:-3] for f in os.listdir(os.path.join(HERE, folder)) if f.endswith(".py"))
 
 
+def meant(everything, word):
+    """A name, or those of a folder."""
+    names = [name for name in everything if word in (name, os.path.dirname(name))]
+    if not names:
+        sys.exit(f"no such framework: {word}; there are: {' '.join(everything)}")
+    return names
+
+
 def main():
-    everything = stories("suite") + [f"routed/{name}" for name in stories("routed")]
+    everything = stories("suite") + [f"{folder}/{name}" for folder in TOLD for name in stories(folder)]
     if sys.argv[1:] == ["--prepare"]:
         environments.prepare()
         return 0
     by_day = [name for name in everything if not setting(name, "ENVIRONMENT", None) and not setting(name, "NIGHTLY", False)]
-    names = sys.argv[1:] or (everything if os.environ.get("RUNFS_NIGHTLY") else by_day)
-    for name in names:
-        if name not in everything:
-            sys.exit(f"no such framework: {name}; there are: {' '.join(everything)}")
+    names = [name for word in sys.argv[1:] for name in meant(everything, word)] or \
+        (everything if os.environ.get("RUNFS_NIGHTLY") else by_day)
     seed = os.environ.setdefault("FRAMEWORKS_SEED", "1")
     print(f"seed {seed} (FRAMEWORKS_SEED)", flush=True)
     tally = harness.Tally("frameworks", lambda name: harness.repeat(name, FRAMEWORKS_SEED=seed))
     with harness.Workplace("frameworks") as place:
         place.start_gateway()
         for name in names:
-            if name.startswith("routed/"):
+            if "/" in name:
                 why = unable(place, name)
                 if why:
                     tally.skip(name, why)

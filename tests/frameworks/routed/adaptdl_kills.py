@@ -2,18 +2,16 @@
 Nothing that was acknowledged is lost; and what AdaptDL loads from a plain copy of the store of any moment, taken all
 the while, is the newest acknowledged state or the one before."""
 
-import contextlib
 import functools
 import os
 import random
 import shutil
-import signal
 import time
 from collections import Counter
 
 import adaptdl_jobs
 from harness import check
-from moments import Moments
+from moments import Moments, stopped
 
 SEED = int(os.environ.get("FRAMEWORKS_SEED", 1))
 NIGHT = bool(os.environ.get("RUNFS_NIGHTLY"))
@@ -126,19 +124,6 @@ class Job:
         print(f"{self.name}: {self.acknowledged} acknowledged; {len(moments.folders)} moments had {dict(found)}, "
               f"{self.in_part} of them a newest in part", flush=True)
         check(len(moments.folders) > 1, f"there were {len(moments.folders)} moments")
-
-
-@contextlib.contextmanager
-def stopped(mount):
-    """Nothing goes on in the daemon meanwhile, unless it is killed."""
-    daemon = mount.process
-    if daemon:
-        daemon.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        if daemon:
-            daemon.send_signal(signal.SIGCONT)
 
 
 def story(stores):
