@@ -60,6 +60,7 @@ struct intent {
         unsigned refuser;    /* who refused it; 0: one of several stores, or the only one */
         bool others_taken;   /* and it has taken the like of another name since */
         bool refused;        /* a rename whose name it refuses for good */
+        bool brings_pointer; /* a rename to the name of a pointer */
         /* a removal that a later rename of something around it was found to need */
         bool urgent;
         bool redo;     /* a rename that an earlier mount may have carried out, natively */
@@ -208,6 +209,7 @@ struct queue {
         unsigned uploads_running;      /* of files; transfer/ counts them */
         unsigned removals_running;     /* requests; transfer/ counts these, too */
         unsigned renames;              /* intentions that copy */
+        unsigned pointer_renames;      /* of them: to the name of a pointer */
         unsigned moved;                /* intentions of names that went to another store */
         unsigned drain; /* flushes under way that want everything, staged files too */
         struct deletion_lock *locks; /* in the order in which they were had */

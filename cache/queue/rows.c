@@ -61,6 +61,8 @@ static void add_to_renames_locked(struct cache *c, struct intent *i) REQUIRES(ca
     else
         DL_PREPEND2(*list, i, rename_prev, rename_next);
     c->queue->renames++;
+    i->brings_pointer = i->kind == INTENT_RENAME && unit_path_is_pointer(c, i->to);
+    c->queue->pointer_renames += i->brings_pointer;
     row_path_enters_locked(c, i, ROWS_LEAVING);
     row_path_enters_locked(c, i, ROWS_COMING);
 }
@@ -70,6 +72,8 @@ static void stops_renaming_locked(struct cache *c, struct intent *i) REQUIRES(ca
     cache_assert_locked(c);
     DL_DELETE2(c->queue->own->renames, i, rename_prev, rename_next);
     c->queue->renames--;
+    c->queue->pointer_renames -= i->brings_pointer;
+    i->brings_pointer = false;
     row_path_leaves_locked(c, i, ROWS_COMING);
     row_path_leaves_locked(c, i, ROWS_LEAVING);
 }

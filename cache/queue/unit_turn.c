@@ -216,33 +216,27 @@ static bool fails_for_good(const struct unit *u) REQUIRES(cache_mutex)
            (refusal_is_one(u->failing) || clock_mono_ns() - u->failing_ns >= OVERTAKEN_NS);
 }
 
-struct pointing {
-    struct cache *c;
-    const struct intent *removal;
-};
-
 /* What was stored under another name may be about to come as a pointer: until then the store's
  * may name what is to be removed. One that fails for good may never come. */
 static bool brings_pointer(void *arg, struct intent *i) REQUIRES(cache_mutex)
 {
-    const struct pointing *p = arg;
+    const struct intent *removal = arg;
     const struct debt *d = &i->debt;
     bool for_good = d->error && (refusal_is_one(d->error) ||
                                  clock_mono_ns() - d->failing_ns >= OVERTAKEN_NS);
 
-    return i->kind == INTENT_RENAME && i->seq < p->removal->seq && !for_good &&
-           unit_path_is_pointer(p->c, i->to);
+    return i->brings_pointer && i->seq < removal->seq && !for_good;
 }
 
 bool pointers_hold_removal_locked(struct cache *c, const struct intent *removal)
 {
-    auto_free char *scope = c->queue->renames ? strndup(removal->from, removal->scope) : NULL;
-    struct pointing p = {.c = c, .removal = removal};
+    auto_free char *scope =
+        c->queue->pointer_renames ? strndup(removal->from, removal->scope) : NULL;
     const struct row_ask ask = {
-        .sets = ROWS_COMING, .path = scope, .is = brings_pointer, .arg = &p};
+        .sets = ROWS_COMING, .path = scope, .is = brings_pointer, .arg = (void *)removal};
 
     cache_assert_locked(c);
-    return c->queue->renames && (!scope || row_below_locked(c, &ask));
+    return c->queue->pointer_renames && (!scope || row_below_locked(c, &ask));
 }
 
 bool units_hold_removal_locked(struct cache *c, const struct intent *removal)
