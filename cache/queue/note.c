@@ -129,12 +129,14 @@ static void note_forget(struct unit_note *n) REQUIRES(cache_mutex)
 /* Whether the store of the path has a place for notes, and takes them. */
 static bool takes_notes(struct cache *c, const char *path) REQUIRES(cache_mutex)
 {
-    struct store_facts facts;
+    auto_free char *state = NULL;
+    auto_free char *key = NULL;
+    struct op op;
 
     if (!c->store || c->queue->volumes[path_volume(c, path, true)].no_notes)
         return false;
-    store_facts(c->store, place_of_path(path).key, &facts);
-    return facts.caps & STORE_STATE;
+    cache_op(c, &op);
+    return store_state_of(c->store, &op, path, true, &state, &key) == 0;
 }
 
 /* One that an earlier mount left, and nobody took up yet. */

@@ -22,14 +22,16 @@ static const struct routed_row rows[] = {
 
 static struct routed_world w;
 
-/* The keys that the first store was sent, in that order, each behind a space. */
+/* The keys that the first store was sent, in that order, each behind a space; not what lies in
+ * its state. */
 static char sent[4096];
 
 static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void watch(unsigned leaf, const struct call *c)
 {
-    if (leaf != 0 || c->kind != CALL_PUT)
+    if (leaf != 0 || c->kind != CALL_PUT ||
+        strncmp(c->key, STORE_STATE_DIR, strlen(STORE_STATE_DIR)) == 0)
         return;
     (void)pthread_mutex_lock(&sent_lock);
     size_t len = strlen(sent);
