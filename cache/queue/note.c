@@ -224,7 +224,8 @@ bool note_names_tail_locked(struct cache *c, struct unit *u, const char *path)
         return !n;
     if (n->tail && n->step == NOTE_STEP_NONE && strcmp(n->tail, tail) == 0)
         return true;
-    if (n->debt.running)
+    /* A file with two names in the unit asks for both, and each would wait for the other. */
+    if (n->debt.running || n->step == NOTE_STEP_NAME)
         return false;
     char *copy = strdup(tail);
     if (!copy)
@@ -239,8 +240,9 @@ bool note_names_tail_locked(struct cache *c, struct unit *u, const char *path)
 
 /* ---- what is whole ---- */
 
-/* Finds the file that was closed last in it, and counts them all, but for logs: these grow when
- * it is whole, too. */
+/* Finds the file that was closed last in it, and counts them all, but for logs, which grow when
+ * it is whole, too, and what the store is not to have: nobody could find that it is the tail.
+ */
 static void look_below(struct node *dir, size_t *files, struct entry **last)
     REQUIRES(cache_mutex)
 {
@@ -253,7 +255,7 @@ static void look_below(struct node *dir, size_t *files, struct entry **last)
             look_below(e->node, files, last);
             continue;
         }
-        if (e->node->file && e->node->file->log)
+        if (e->dirty || (e->node->file && e->node->file->log))
             continue;
         ++*files;
         uint64_t seq = e->node->file ? e->node->file->unit_seq : 0;

@@ -250,14 +250,15 @@ void unit_file_found_locked(struct cache *c, struct file *f)
         name_closed(c, f, e, f->debt.seq);
 }
 
-/* Units that came to be part of another one. */
-static void end_below(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+/* Units that came to be part of another one (`but`), or of what waits for its rename. */
+static void end_below(struct cache *c, struct node *dir, const struct unit *but)
+    REQUIRES(cache_mutex)
 {
     struct unit *v, *after;
 
     DL_FOREACH_SAFE(c->queue->own->units, v, after)
     {
-        if (v != u && node_is_below(v->node, u->node))
+        if (v != but && node_is_below(v->node, dir))
             unit_end(c, v);
     }
 }
@@ -299,10 +300,12 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
     c->queue->own->names_moved++;
     const struct policy *p = path ? unit_policy(c, path) : NULL;
     struct unit *outer = unit_over(unit_dir_above(dir)), *own = dir->dir->unit;
-    if (own && (outer || !path || path_is_staged_dir(c, path)))
-        unit_end(c, own);
-    if (!path || path_is_staged_dir(c, path))
+    if (!path || path_is_staged_dir(c, path)) {
+        end_below(c, dir, NULL);
         return;
+    }
+    if (own && outer)
+        unit_end(c, own);
     struct unit *u = unit_begin(c, dir, 0);
     /* Its old name was no place to publish it from: the new one says that it is complete. */
     bool units = p && unit_policy_groups(p);
@@ -311,7 +314,7 @@ void unit_dir_moved_locked(struct cache *c, struct node *dir, bool was_staged)
     notes_follow(c, dir);
     if (!u)
         return;
-    end_below(c, u);
+    end_below(c, u->node, u);
     unit_changed(u, 0, 0); /* what it lacks is queued anew, each file by itself */
     u->declared = u->declared || (was_staged && u->node == dir);
 }
