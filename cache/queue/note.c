@@ -184,7 +184,7 @@ void note_end_locked(struct cache *c, struct unit *u)
     if (!n)
         return;
     n->unit = NULL;
-    if (!n->sent) {
+    if (!n->sent && !n->debt.running) {
         note_forget(n);
         return;
     }
@@ -341,46 +341,52 @@ void note_unseal_locked(struct cache *c, const char *path)
 /* Waiting would not help. */
 static bool is_refusal(int err)
 {
-    return refusal_is_one(err) || err == -EOPNOTSUPP || err_is_no_space(-err);
+    return refusal_is_one(err) || err == -EOPNOTSUPP || err_is_no_space(err);
 }
 
-void note_step_runs_locked(struct unit_note *n)
-{
-    debt_run(&n->debt, true);
-    n->sent = n->sent || n->step == NOTE_STEP_PUT;
-}
-
-/* Its store takes no notes: the unit goes on without. */
+/* Its store takes no notes: the unit goes on without. One that it has by then goes: nobody else
+ * would take it away. */
 static void go_on_without(struct cache *c, struct unit_note *n, int err, const char *why)
     REQUIRES(cache_mutex)
 {
     struct volume *v = &c->queue->volumes[n->volume];
 
-    if (!err_is_no_space(-err) && !v->no_notes) {
+    if (!err_is_no_space(err) && !v->no_notes) {
         v->no_notes = true;
         log_later(&c->log, LOG_LEVEL_WARN,
                   "other mounts can't be told which units are being written, and show them "
                   "before they are whole: %s",
                   why);
     }
-    n->unit->note = NULL;
-    note_forget(n);
+    note_end_locked(c, n->unit);
+}
+
+/* Its store takes no seal: the unit is shown as one of a program that knows none. */
+static void go_without_seal(struct cache *c, struct unit_note *n, const char *why)
+    REQUIRES(cache_mutex)
+{
+    log_later(&c->log, LOG_LEVEL_WARN,
+              "%s is in the store, without the seal by which others know that it is whole: %s",
+              place_path(n->at), why);
+    if (n->unit)
+        unit_end(c, n->unit);
+    else
+        n->step = NOTE_STEP_REMOVE;
 }
 
 /* Without the lease nobody would believe the note. */
-static bool put_is_due(struct cache *c, struct unit_note *n) REQUIRES(cache_mutex)
+static bool has_lease(struct cache *c, struct unit_note *n) REQUIRES(cache_mutex)
 {
-    struct lease *l = n->lease;
     char why[LEASE_WHY_SIZE];
 
-    if (has_other(c, n->at, n, unseals))
-        return false;
-    if (lease_is_held(l)) {
+    if (lease_is_held(n->lease)) {
         debt_let_go(&n->debt);
         return true;
     }
-    int err = lease_failure(l, why);
-    if (is_refusal(err) && n->unit)
+    int err = lease_failure(n->lease, why);
+    if (is_refusal(err) && n->step == NOTE_STEP_SEAL)
+        go_without_seal(c, n, why);
+    else if (is_refusal(err) && n->unit)
         go_on_without(c, n, err, why);
     else if (err)
         debt_hold_back(&n->debt, err, why);
@@ -395,7 +401,8 @@ static bool rows_touch(struct cache *c, const struct unit_note *n) REQUIRES(cach
     return row_touching_locked(c, &ask);
 }
 
-/* A put of it that is late would leave a note of nobody. */
+/* A put of it that is late would leave a note of nobody; a removal of a seal would take away
+ * that of the next unit. */
 static bool may_go(const struct unit_note *n, int64_t now, int64_t *next) REQUIRES(cache_mutex)
 {
     if (n->doubt_ns > now)
@@ -424,13 +431,14 @@ bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64
     case NOTE_STEP_NONE:
         return false;
     case NOTE_STEP_PUT:
-        return put_is_due(c, n);
+        return !has_other(c, n->at, n, unseals) && has_lease(c, n);
     case NOTE_STEP_SEAL:
-        return lease_is_held(n->lease) && may_go(n, now, next);
+        return may_go(n, now, next) && has_lease(c, n);
     case NOTE_STEP_REMOVE:
         return !rows_touch(c, n) && may_go(n, now, next);
-    case NOTE_STEP_NAME:
     case NOTE_STEP_UNSEAL:
+        return may_go(n, now, next);
+    case NOTE_STEP_NAME:
         break;
     }
     return true;
@@ -466,6 +474,32 @@ static void step_done(struct cache *c, struct unit_note *n, enum note_step step,
     }
 }
 
+/* Trying again would not help. Whether something else did. */
+static bool give_up(struct cache *c, struct unit_note *n, enum note_step step, int err,
+                    const char *why) REQUIRES(cache_mutex)
+{
+    if (step == NOTE_STEP_UNSEAL || (step == NOTE_STEP_PUT && !n->unit && !n->sent))
+        note_forget(n);
+    else if (step == NOTE_STEP_PUT && n->step == step && n->unit)
+        go_on_without(c, n, err, why);
+    else if (step == NOTE_STEP_SEAL && n->step == step)
+        go_without_seal(c, n, why);
+    else
+        return false;
+    return true;
+}
+
+/* It may take effect all the same, later. */
+static void step_failed(struct cache *c, struct unit_note *n, enum note_step step, int err,
+                        const char *why) REQUIRES(cache_mutex)
+{
+    bool late = step == NOTE_STEP_PUT || step == NOTE_STEP_UNSEAL;
+
+    if (late && !is_refusal(err) && store_dir_can(c->store, n->at.key, STORE_ORIGIN))
+        n->doubt_ns = clock_mono_ns() + c->config.late_ns;
+    owed_failed_locked(c, &n->debt, err, why);
+}
+
 void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step step,
                            uint64_t term, int err, const char *why)
 {
@@ -473,16 +507,11 @@ void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step 
 
     cache_assert_locked(c);
     debt_run(&n->debt, false);
+    n->sent = n->sent || (step == NOTE_STEP_PUT && !refused);
     if (err == 0)
         step_done(c, n, step, term);
-    else if (step == NOTE_STEP_PUT && n->step == step && n->unit && refused)
-        go_on_without(c, n, err, why);
-    else {
-        if (step == NOTE_STEP_PUT && !refused &&
-            store_dir_can(c->store, n->at.key, STORE_ORIGIN))
-            n->doubt_ns = clock_mono_ns() + c->config.late_ns;
-        owed_failed_locked(c, &n->debt, err, why);
-    }
+    else if (!refused || !give_up(c, n, step, err, why))
+        step_failed(c, n, step, err, why);
     if (err == 0)
         progress_locked(c);
     else
@@ -532,7 +561,9 @@ static int load_one(void *arg, const struct journal_unit *row) REQUIRES(cache_mu
 {
     struct cache *c = arg;
 
-    if ((*row->key && !path_key_ok(row->key, STORE_KEY_MAX)) || !note_is_id(row->id))
+    /* What has no place for notes now may have one again at a later mount: its row stays. */
+    if ((*row->key && !path_key_ok(row->key, STORE_KEY_MAX)) || !note_is_id(row->id) ||
+        !takes_notes(c, row->key))
         return 0;
     struct unit_note *n = note_new(c, row->key, row->id, NOTE_STEP_PUT);
     if (!n || (*row->tail && !(n->tail = strdup(row->tail))))
@@ -551,6 +582,20 @@ int notes_load(struct cache *c)
     return journal_each_unit(c->journal, load_one, c);
 }
 
+/* Whether a unit has taken up another note of that place: it is not whole, whatever its tail
+ * was when it was another one. */
+static bool is_written(struct cache *c, struct place at) REQUIRES(cache_mutex)
+{
+    struct unit_note *n;
+
+    NOTES_FOREACH(c, n)
+    {
+        if (n->unit && place_same(n->at, at))
+            return true;
+    }
+    return false;
+}
+
 void notes_found_locked(struct cache *c)
 {
     struct unit_note *n;
@@ -561,7 +606,7 @@ void notes_found_locked(struct cache *c)
         if (n->left) {
             n->left = false;
             n->is_there = true;
-            n->step = n->tail ? NOTE_STEP_SEAL : NOTE_STEP_REMOVE;
+            n->step = n->tail && !is_written(c, n->at) ? NOTE_STEP_SEAL : NOTE_STEP_REMOVE;
         }
     }
 }

@@ -185,7 +185,7 @@ struct unit_note {
         struct unit *unit; /* NULL: it has ended, or is of an earlier mount */
         enum note_step step;
         bool is_there;     /* it was put */
-        bool sent;         /* it may be there: a put of it was begun */
+        bool sent;         /* it may be there: not each put of it was refused */
         uint64_t term;     /* of the lease, in which it was last put */
         bool left;         /* an earlier mount's, and recovery goes on */
         bool asks;         /* before it is put: what the store has is changed, or is new */
@@ -683,8 +683,6 @@ unsigned tombstone_pending(struct cache *c, struct place at) REQUIRES(cache_mute
  * be gone then, where its store takes none. */
 bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64_t *next)
     REQUIRES(cache_mutex);
-/* That step begins. */
-void note_step_runs_locked(struct unit_note *n) REQUIRES(cache_mutex);
 /* The step was taken in that term of the lease, or failed; `why` says so in words. The note may
  * be gone then, and its unit with it. */
 void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step step,

@@ -61,6 +61,7 @@ static int put_open(struct note_job *j, struct op *op)
 
     if (r != 0)
         return r;
+    j->asks = false; /* what is there later is its own */
     r = record(j);
     if (r < 0)
         return op_fail(op, r, "the cache's journal takes no note of %s: %s", j->note->at.key,
@@ -111,7 +112,15 @@ static int seal(struct note_job *j, struct op *op)
     if (r == 0)
         r = seal_put(&j->at, op, j->cache->queue->cache_id, &j->seal);
     crash_point("seal-put");
-    return r < 0 ? r : forget(j, op);
+    if (r < 0)
+        return r;
+    r = forget(j, op);
+    if (!refusal_is_one(r))
+        return r;
+    log_warn("the note of %s stays until a later mount may remove it, and nobody minds it "
+             "beside the seal: %s",
+             j->note->at.key, op->why);
+    return 0;
 }
 
 /* Nothing of a unit is sent without the lease, by which others know that its writer lives. */
@@ -160,6 +169,7 @@ static void run_step(struct task *task)
                  j->note->at.key, op.why);
     cache_lock(c);
     c->transfer->note_steps--;
+    j->note->asks = j->asks;
     if (r == 1)
         note_is_of_edit_locked(c, j->note);
     else
@@ -207,7 +217,7 @@ static bool start_note_locked(struct pass *p, struct debt *d)
     struct note_job *j = job_new(c, n);
     if (!j)
         return false;
-    note_step_runs_locked(n);
+    debt_run(&n->debt, true);
     c->transfer->note_steps++;
     pool_submit(c->uploaders, &j->task);
     return true;
