@@ -289,6 +289,9 @@ int barrier_load(struct cache *c);
 /* How many bytes of the path are the directory whose files a removal of it waits for; 0: the
  * whole mount. */
 size_t path_scope(struct cache *c, const char *path, bool dir);
+/* Whether a directory of this path may be published as a whole by itself: its policy publishes
+ * directories so, and by its names it is in none. One that came by a rename may have any. */
+bool path_may_be_unit(struct cache *c, const char *path);
 /* The row's scope reaches so far that the path is in it, too. */
 void scope_reaches_locked(struct intent *i, const char *path) REQUIRES(cache_mutex);
 /* It is one with the other's, of which the row takes the place; both have the same `from`, or

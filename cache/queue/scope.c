@@ -69,14 +69,35 @@ static size_t names_to_capture(const struct route *route)
     return 0;
 }
 
-/* Whether a unit of its policy is at the path, or above it; then *ret is the scope. */
-static bool scope_of_unit(const struct policy *p, const struct route *route, const char *path,
-                          bool dir, size_t *ret)
+static const struct policy *policy_of(struct cache *c, const char *path, bool dir)
+{
+    return c->config.routes ? path_policy(c, path, dir) : policy_preset("data");
+}
+
+/* The unit that is at the path, or above it, by its names. */
+static struct unit_at unit_by_names(const struct policy *p, const struct route *route,
+                                    const char *path, bool dir)
 {
     bool object = route && !route->path.rest;
     size_t root = object ? strlen(path) : route ? first_names(path, route->path.n) : 0;
-    struct unit_at unit = p ? unit_of_path(p, root, path, dir) : (struct unit_at){UNIT_NONE, 0};
 
+    return p ? unit_of_path(p, root, path, dir) : (struct unit_at){UNIT_NONE, 0};
+}
+
+bool path_may_be_unit(struct cache *c, const char *path)
+{
+    const struct policy *p = policy_of(c, path, true);
+
+    if (!p || !unit_policy_groups(p) || path_is_staged_dir(c, path))
+        return false;
+    struct unit_at unit = unit_by_names(p, path_route(c, path, true), path, true);
+    return unit.kind != UNIT_DIR || unit.len == strlen(path);
+}
+
+/* Whether there is one; then *ret is the scope. */
+static bool scope_of_unit(const struct policy *p, struct unit_at unit, const char *path,
+                          size_t *ret)
+{
     if (unit.kind != UNIT_DIR)
         return false;
     *ret = strcmp(p->unit, "root") == 0 ? unit.len : parent_len(path, unit.len);
@@ -86,12 +107,11 @@ static bool scope_of_unit(const struct policy *p, const struct route *route, con
 size_t path_scope(struct cache *c, const char *path, bool dir)
 {
     const struct route *route = path_route(c, path, dir);
-    const struct policy *p =
-        c->config.routes ? path_policy(c, path, dir) : policy_preset("data");
+    const struct policy *p = policy_of(c, path, dir);
     size_t captured = names_to_capture(route), ret = 0;
     size_t names = count_names(path) + dir; /* a directory goes with what is in it */
 
-    if (scope_of_unit(p, route, path, dir, &ret))
+    if (scope_of_unit(p, unit_by_names(p, route, path, dir), path, &ret))
         return ret;
     return first_names(path, captured < names ? captured : names - 1);
 }
