@@ -84,7 +84,8 @@ struct cache_config {
     uint64_t reserve_bytes; /* kept free on the disk; 0: 5 % of the disk, at most 10 GiB */
     enum durability durability;
     bool read_only;
-    bool acl;    /* ACLs are shown, set and inherited; the kernel looks at them */
+    bool show_incomplete; /* also units that other mounts have not finished are shown */
+    bool acl;             /* ACLs are shown, set and inherited; the kernel looks at them */
     bool shared; /* other users than the one who mounted come in: a mode or an owner that an
                     attribute index told lets nobody in before the object itself does */
     bool passthrough;           /* the frontend can open passthrough */

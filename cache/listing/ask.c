@@ -83,6 +83,11 @@ static int ask_name(struct query *q, struct op *op)
     const struct asked asked = listing_asked_locked(c, at);
     cache_unlock(c);
     int r = place_known(at) ? store_stat(c->store, op, at.key, &obj) : -ENOENT;
+    int hidden = r == 0 ? hidden_name(c, op, q->dir, q->name, at, &obj) : 0;
+    if (hidden) {
+        object_release(&obj);
+        r = hidden < 0 ? hidden : -ENOENT;
+    }
     ns_write(c);
     cache_lock(c);
     struct entry *e = entry_find(q->dir, q->name);

@@ -160,6 +160,8 @@ struct page {
     /* Keys below the parent, in order; a directory's own object has is_prefix. */
     struct listing keys;
     struct asked asked; /* of the parent */
+    struct op *op;      /* for what is asked about them, all in all */
+    int64_t shown_ns;   /* CLOCK_MONOTONIC; when they were there */
     bool disordered;
     bool paging; /* those who walk wait for it */
     bool around; /* a directory, and begins at place `from` of the parent */
@@ -287,6 +289,8 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
     const struct asked asked = {place, p->asked.moves};
     int r = place_known(place) ? fill(&l, p, at, end, skip) : -ENOMEM;
 
+    if (r == 0)
+        r = hidden_mark(&l, p->op, place, p->shown_ns);
     /* A directory of many files may have an attribute index, which its own listing reads. */
     if (r == 0 && (files_in(&l) < INDEX_FILES_MIN || !c->listing->has_index)) {
         index_tree_fill(c, dir, place, l.v, l.n, l.has_marker ? &l.marker : NULL);
@@ -386,6 +390,10 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
     int r = store_list_after(c->store, &op, p.asked.at.key, LIST_RECURSIVE, after, collect, &p);
     /* Nobody knows where names that can't be shown were. */
     bool usable = (r == 0 || r == 1) && !p.disordered && notes.hidden_names == 0;
+    p.shown_ns = clock_mono_ns();
+    op.deadline_ns = p.shown_ns + c->config.ask_timeout_ns;
+    op.notes = NULL;
+    p.op = &op;
     if (usable)
         merge_page(&p, parent, r == 1);
     cache_lock(c);

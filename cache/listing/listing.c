@@ -127,6 +127,11 @@ static int list_one(struct listing *l)
     int merged = 0, r = place_known(at)
                             ? store_list(c->store, &op, at.key, LIST_SELF, collect, l)
                             : -ENOENT;
+    op.notes = NULL;
+    op.deadline_ns = clock_mono_ns() + l->patience_ns;
+    int seen = r >= 0 ? hidden_mark(l, &op, at, clock_mono_ns()) : 0;
+    if (seen < 0)
+        r = seen;
     if (r == 0 && l->n)
         index_fill(c, l->dir, at, l->v, l->n);
     if (r >= 0 || r == -ENOENT)

@@ -11,6 +11,7 @@
 struct listed {
     char *name;
     struct object obj;
+    bool hidden; /* other mounts' notes say that it is not to be shown */
 };
 
 /* How many siblings' attributes are asked ahead when a program stats one after the other: at

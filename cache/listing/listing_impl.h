@@ -17,11 +17,12 @@ struct listings {
         struct debts small_dirs;
         unsigned index_tree_news; /* files, in all of them */
         unsigned indexes_running;
-        bool index_refused;      /* it may not be written */
-        bool list_ahead_refused; /* the store's keys do not come in order after all */
-        bool index_now;          /* all that is known is written without waiting for more */
-        uint64_t dir_moves;      /* how many directories changed their place at the store */
-        struct asking *askings;  /* questions for attributes that are under way */
+        bool index_refused;        /* it may not be written */
+        bool list_ahead_refused;   /* the store's keys do not come in order after all */
+        bool index_now;            /* all that is known is written without waiting for more */
+        uint64_t dir_moves;        /* how many directories changed their place at the store */
+        struct asking *askings;    /* questions for attributes that are under way */
+        struct noted_state *noted; /* what the states of the stores say of units */
     };
 };
 
@@ -151,6 +152,27 @@ bool listing_may_have_moved(struct cache *c, const struct asked *asked) EXCLUDES
  */
 void listing_pause_while_it_moves(struct cache *c, const struct asked *asked)
     EXCLUDES(cache_ns, cache_mutex);
+
+/* ---- notes_ask.c ---- */
+/* Whether the notes of other mounts hide the unit whose directory lies at this place, by
+ * answers that were asked for at `since_ns` (CLOCK_MONOTONIC) or later: 1 or 0; also where no
+ * notes are kept, or may not be read. Else why that could not be found out. In a worker,
+ * holding no lock. */
+int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
+    EXCLUDES(cache_mutex);
+/* Frees all that is known of notes; nobody asks any more. */
+void noted_forget_locked(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- hidden.c ---- */
+/* Marks what the listing is not to show. What was listed was there at `shown_ns`, and `at` is
+ * where. When the directory itself is in a unit that is hidden, that goes. 0; or why nobody
+ * knows what to hide. In a worker, holding no lock. */
+int hidden_mark(struct listing *l, struct op *op, struct place at, int64_t shown_ns)
+    EXCLUDES(cache_ns, cache_mutex);
+/* Whether the object, which a look for the name has just found, is not to be shown: 1 or 0, or
+ * why nobody knows. The same. */
+int hidden_name(struct cache *c, struct op *op, struct node *dir, const char *name,
+                struct place at, const struct object *obj) EXCLUDES(cache_ns, cache_mutex);
 
 /* ---- list_ahead.c ---- */
 /* A program looks into the directory. */

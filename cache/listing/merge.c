@@ -327,6 +327,7 @@ int listing_add(struct listing *l, const char *name, size_t len, const struct ob
         return -ENOMEM;
     struct listed *item = &l->v[l->n];
     item->obj = *obj;
+    item->hidden = false;
     item->name = strndup(name, len);
     if (!item->name || attrs_copy(&item->obj.attrs, &obj->attrs) < 0) {
         free(item->name);
@@ -385,6 +386,19 @@ static int worse(int all, int one)
     return all == -ENOMEM || one >= 0 ? all : one;
 }
 
+/* A unit that is not to be shown goes, unless something in it is ours. */
+static void hide(struct cache *c, struct node *dir, const char *name, int64_t asked_ns)
+    REQUIRES(cache_ns)
+{
+    struct entry *e = entry_find(dir, name);
+
+    cache_lock(c);
+    bool newer = e && e->changed_ns > asked_ns;
+    cache_unlock(c);
+    if (e && !newer)
+        (void)entry_gone(c, e);
+}
+
 /* Takes over what was listed; how many names are not shown. 0; -ENOMEM: some are missing that
  * are there; or why some are as they were before. */
 static int merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRES(cache_ns)
@@ -395,6 +409,10 @@ static int merge_names(struct listing *l, bool whole, uint64_t *hidden) REQUIRES
     uint64_t n = 0;
 
     for (size_t i = 0; i < l->n; i++) {
+        if (l->v[i].hidden) {
+            hide(c, dir, l->v[i].name, l->asked_ns);
+            continue;
+        }
         int r = listing_merge_one(c, dir, l->v[i].name, &l->v[i].obj, l->asked_ns);
         n += r > 0;
         ret = worse(ret, r);

@@ -32,6 +32,7 @@ void listings_free(struct cache *c)
         return;
     cache_lock(c);
     index_tree_free(c);
+    noted_forget_locked(c);
     cache_unlock(c);
     free(c->listing);
     c->listing = NULL;

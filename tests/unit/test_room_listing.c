@@ -46,13 +46,16 @@ static const char *next_word(const char **text)
     return word;
 }
 
-/* What the store has in the root: "d/", or "f" in version "v", "f=w" in version "w". */
+/* What the store has in the root: "d/", or "f" in version "v", "f=w" in version "w"; "-d/" that
+ * others' notes hide. */
 static void list(struct listing *l, const char *words)
 {
     const char *word;
 
     while ((word = next_word(&words))) {
         struct object obj = {.mtime_ns = 1700000000 * NS_PER_SEC, .size = 5};
+        bool hidden = *word == '-';
+        word += hidden;
         const char *etag = strchr(word, '=');
         size_t len = etag ? (size_t)(etag - word) : strlen(word);
         obj.is_prefix = word[len - 1] == '/';
@@ -61,6 +64,7 @@ static void list(struct listing *l, const char *words)
                        : etag        ? etag + 1
                                      : "v");
         ck_assert_int_eq(listing_add(l, word, len - obj.is_prefix, &obj), 0);
+        l->v[l->n - 1].hidden = hidden;
     }
 }
 
@@ -162,6 +166,13 @@ static const struct {
     {"", NONE, "a a/", false, "a/"}, /* the object beside the directory hides nothing else */
     {"a/", NONE, "a a/", false, "a/"},
     {"!f", NONE, "f/", false, "f"},
+    /* What others have not finished goes, but for what is ours. */
+    {"", NONE, "-d/ f", false, "f"},
+    {"d/ d/x", NONE, "-d/ f", false, "f"},
+    {"d/ d/x", NONE, "-d/ f", true, "f"},
+    {"d/ !d/x", NONE, "-d/", true, "d/"},
+    {"~d/", NONE, "-d/", true, "d/"},
+    {"f", NONE, "-f/", false, ""},
     /* No path can show these. */
     {"", NONE, ". .. f", false, "f"},
 };
