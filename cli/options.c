@@ -37,6 +37,7 @@ struct option_def {
 
 static const char *const durability_names[] = {"cache", "store", NULL};
 static const char *const passthrough_names[] = {"auto", "off", NULL};
+static const char *const incomplete_names[] = {"hide", "show", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 #define FIELD(member) offsetof(struct mount_options, member)
@@ -59,6 +60,8 @@ static const struct option_def defs[] = {
      "how long the kernel believes a name (1s)"},
     {"list_timeout", OPTION_TIME, FIELD(cache.list_timeout_ns), NULL,
      "how long a listing is believed (5s)"},
+    {"incomplete", OPTION_CHOICE, FIELD(incomplete), incomplete_names,
+     "checkpoints that other mounts have not finished: hide or show (hide)"},
     {"upload_interval", OPTION_TIME, FIELD(cache.upload_interval_ns), NULL,
      "how often *tfevents*, *.log and logs/ are uploaded while open; 0 never (30s)"},
     {"late_window", OPTION_TIME, FIELD(cache.late_ns), NULL,

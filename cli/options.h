@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 enum { PASSTHROUGH_AUTO, PASSTHROUGH_OFF };
+enum { INCOMPLETE_HIDE, INCOMPLETE_SHOW };
 
 #define MASK_AS_UMASK (~0U)
 
@@ -28,6 +29,7 @@ struct mount_options {
     int64_t drain_timeout_ns; /* of the daemon's last uploads; OP_FOREVER: no limit */
     unsigned connections;     /* to the store; 0 takes the store's default */
     int passthrough;          /* PASSTHROUGH_* */
+    int incomplete;           /* INCOMPLETE_*: units that other mounts have not finished */
     int durability;           /* enum durability */
     int log_level;            /* enum log_level */
     unsigned umask;           /* taken from the modes of objects that say none */

@@ -133,6 +133,7 @@ static int open_the_cache(struct mount *m, struct op *op)
     config->mountpoint = m->request->mountpoint;
     config->durability = (enum durability)m->request->options.durability;
     config->read_only = m->request->options.read_only;
+    config->show_incomplete = m->request->options.incomplete == INCOMPLETE_SHOW;
     config->passthrough = fs_can_passthrough(m->fs);
     config->shared = m->request->options.allow_other;
     config->file_mode = 0666 & ~mount_options_mask(&m->request->options, false);

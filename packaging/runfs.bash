@@ -2,7 +2,8 @@
 
 _runfs_mount_options="cache_dir= cache_size= cache_reserve= config= layout=plain layout=runs layout=horovod layout=dbfs layout=ray
 layout=adaptdl layout=torchx layout=tfos durability=cache
-durability=store attr_timeout= entry_timeout= list_timeout= upload_interval= settle= late_window= store_timeout= ask_timeout=
+durability=store attr_timeout= entry_timeout= list_timeout= incomplete=hide incomplete=show
+upload_interval= settle= late_window= store_timeout= ask_timeout=
 mount_timeout= drain_timeout= upload_jobs= download_jobs= connections= part_size= list_memory= staging= upload=close
 upload=rename upload=interval upload=never conflict=keep conflict=last interval= logs=
 unit= unit_names= unit_done= unit_pointer= unit_idle= unit_max= locks= lock_ttl= expect= keep_last= del_locks allow_other

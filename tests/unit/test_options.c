@@ -41,7 +41,7 @@ START_TEST(every_kind_is_set)
                                       "upload_jobs=7,download_jobs=9,part_size=8MiB,"
                                       "list_memory=1G,allow_other,ro,uid=1000,gid=1001,"
                                       "umask=077,fmask=0137,dmask=027,"
-                                      "log_level=debug,passthrough=off,"
+                                      "log_level=debug,passthrough=off,incomplete=show,"
                                       "staging=*.tmp:tmp-*,connections=5,layout=plain,"
                                       "drain_timeout=9s,mount_timeout=4s",
                                       &op) == 0,
@@ -67,6 +67,7 @@ START_TEST(every_kind_is_set)
     ck_assert_uint_eq(mount_options_mask(&options, true), 027);
     ck_assert_int_eq(options.log_level, LOG_LEVEL_DEBUG);
     ck_assert_int_eq(options.passthrough, PASSTHROUGH_OFF);
+    ck_assert_int_eq(options.incomplete, INCOMPLETE_SHOW);
     ck_assert_str_eq(options.staging, "*.tmp:tmp-*");
     ck_assert_uint_eq(options.connections, 5);
     ck_assert_int_eq(options.drain_timeout_ns, 9 * NS_PER_SEC);
@@ -285,6 +286,7 @@ START_TEST(defaults_are_sane)
     ck_assert_uint_eq(mount_options_mask(&options, true), 022);
     ck_assert_int_eq(options.durability, DURABILITY_CACHE);
     ck_assert_int_eq(options.passthrough, PASSTHROUGH_AUTO);
+    ck_assert_int_eq(options.incomplete, INCOMPLETE_HIDE);
     ck_assert_uint_eq(options.cache.uid, getuid());
     ck_assert_uint_gt(options.cache.upload_jobs, 0);
     ck_assert_uint_gt(options.cache.download_jobs, 0);
