@@ -50,16 +50,14 @@ static void lease_lost(void *arg, const char *why)
 }
 
 /* A store alone is number 0, of several the first is 1. */
-static int64_t ttl_ns(struct cache *c, unsigned volume)
+int64_t lease_ttl_ns(struct cache *c, unsigned volume)
 {
     return c->config.routes ? unit_lease_ttl_ns(c->config.routes, c->config.policies,
                                                 volume ? volume - 1 : 0)
                             : policy_preset("data")->lock_ttl_ns;
 }
 
-/* Of the store that has the directory at the path; NULL: it keeps no state, or without memory.
- */
-static struct lease *lease_at(struct cache *c, const char *path) REQUIRES(cache_mutex)
+struct lease *lease_at_locked(struct cache *c, const char *path)
 {
     unsigned volume = path_volume(c, path, true);
     struct volume *v = &c->queue->volumes[volume];
@@ -77,7 +75,7 @@ static struct lease *lease_at(struct cache *c, const char *path) REQUIRES(cache_
                                         .cache_id = c->queue->cache_id,
                                         .session = c->queue->session,
                                         .node = c->queue->node,
-                                        .ttl_ns = ttl_ns(c, volume),
+                                        .ttl_ns = lease_ttl_ns(c, volume),
                                         .now = clock_boot_ns,
                                         .held = lease_held,
                                         .lost = lease_lost,
@@ -99,7 +97,7 @@ static void note_free(struct unit_note *n) REQUIRES(cache_mutex)
 static struct unit_note *note_new(struct cache *c, const char *path, const char *id,
                                   enum note_step step) REQUIRES(cache_mutex)
 {
-    struct lease *l = step == NOTE_STEP_UNSEAL ? NULL : lease_at(c, path);
+    struct lease *l = step == NOTE_STEP_UNSEAL ? NULL : lease_at_locked(c, path);
     struct unit_note *n = l || step == NOTE_STEP_UNSEAL ? calloc(1, sizeof(*n)) : NULL;
 
     if (!n)

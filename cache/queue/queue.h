@@ -701,6 +701,11 @@ void note_unseal_locked(struct cache *c, const char *path) REQUIRES(cache_mutex)
 /* Whether a flush of the path waits for a note; *ret says how its steps go. */
 bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)
     REQUIRES(cache_mutex);
+/* This cache's lease in the state of the store that has the directory at the path, for who
+ * needs it (lease_need()); NULL: that keeps no state, or without memory. And how long it
+ * counts. */
+struct lease *lease_at_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+int64_t lease_ttl_ns(struct cache *c, unsigned volume);
 /* Who writes notes: the cache's id is read or drawn. After mirror_open(). 0 or a negative
  * errno.
  */
