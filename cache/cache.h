@@ -433,6 +433,13 @@ void cache_each_unit(struct cache *c, const char *path,
  * is kept back for more to come, though a program writes in it. Nothing is waited for. -ENOENT,
  * -ENOTDIR; -EINVAL with op->why: no policy publishes the directory as a whole. */
 int cache_commit(struct cache *c, const char *path, struct op *op);
+/* Ends what other mounts left of the unit at `path`, which is hidden: it is shown as it is, or
+ * (`drops`) removed from the store. Blocks until the leases of all who have notes there have
+ * ended for this mount, which takes a minute or more; op's deadline is no matter. op->why tells
+ * of all failures: -EAGAIN: one of them lives; -ENOENT: nobody left anything; -EBUSY: this
+ * mount writes in it, or it is half removed, and is not to be shown; -EINVAL: no policy
+ * publishes the directory as a whole; -EOPNOTSUPP: its store keeps no notes. */
+int cache_clean_unit(struct cache *c, const char *path, bool drops, struct op *op);
 
 enum cache_flush_flags {
     CACHE_FLUSH_STAGED = 1 << 0, /* also what waits for its rename */

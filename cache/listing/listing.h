@@ -104,6 +104,10 @@ bool listing_asks_dir(struct cache *c, struct place at);
 /* The store has moved a directory: an earlier question's answer may be from before or after. */
 void listing_dir_moved_locked(struct cache *c) REQUIRES(cache_mutex);
 
+/* ---- notes_ask.c ---- */
+/* What was told of notes is not believed any more: this mount has changed them. */
+void noted_renew_locked(struct cache *c) REQUIRES(cache_mutex);
+
 /* ---- list_ahead.c ---- */
 /* Frees what listing ahead keeps of a directory. Accepts NULL. */
 void list_ahead_free(struct list_ahead *w) REQUIRES(cache_mutex);

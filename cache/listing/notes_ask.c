@@ -47,6 +47,7 @@ struct noted_dir {
 struct noted_state {
     struct noted_state *next;
     char *key; /* constant; STORE_STATE_DIR, or where a store over stores has it */
+    bool renew GUARDED_BY(cache_mutex); /* nothing that is known is believed */
     bool taken GUARDED_BY(cache_mutex); /* somebody owns the rest: */
     int64_t asked_ns;                   /* CLOCK_MONOTONIC; for the directories; 0 never */
     bool refused;                       /* the answer was that it may not be read */
@@ -85,6 +86,17 @@ void noted_forget_locked(struct cache *c)
     c->listing->noted = NULL;
 }
 
+void noted_renew_locked(struct cache *c)
+{
+    struct noted_state *s;
+
+    cache_assert_locked(c);
+    LL_FOREACH(c->listing->noted, s)
+    {
+        s->renew = true;
+    }
+}
+
 static struct noted_state *state_find_locked(struct cache *c, const char *key)
     REQUIRES(cache_mutex)
 {
@@ -107,6 +119,13 @@ static struct noted_state *state_find_locked(struct cache *c, const char *key)
     return s;
 }
 
+static void disbelieve(struct noted_state *s)
+{
+    s->asked_ns = 0;
+    for (size_t i = 0; i < s->n; i++)
+        s->dirs[i].asked_ns = 0;
+}
+
 /* It belongs to this thread until state_give(). */
 static int state_take(struct cache *c, struct op *op, const char *key, struct noted_state **ret)
 {
@@ -118,7 +137,12 @@ static int state_take(struct cache *c, struct op *op, const char *key, struct no
         taken = s && s->taken;
         if (s)
             s->taken = true;
+        bool renew = s && !taken && s->renew;
+        if (renew)
+            s->renew = false;
         cache_unlock(c);
+        if (renew)
+            disbelieve(s);
         if (!s)
             return op_fail(op, -ENOMEM, "out of memory");
         *ret = s;

@@ -1,0 +1,605 @@
+/* Units that other mounts left half published, or half removed, and that stay hidden: one is
+ * shown as it is (adopted), or what the store has of it is removed (docs/units.md, 7). Both go
+ * the way of who takes such a unit over: the leases of all who have notes there must have
+ * ended; then `take`, a pause in which what they sent lands, another look, and the deed. */
+#include "cache/blocking.h"
+
+#include "cache/listing/listing.h"
+#include "cache/notes/others.h"
+#include "common/mem.h"
+#include "common/path.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS (50 * NS_PER_MS)
+
+/* How many files go in one request. */
+#define BATCH 1000
+
+#define VERSION_SIZE (STORE_ETAG_MAX + 32)
+
+/* Who has notes there. */
+struct owner {
+    char cache_id[NOTE_ID_SIZE];
+    char version[VERSION_SIZE]; /* of its lease, at first */
+};
+
+struct left {
+    struct cache *c;
+    struct op *op;
+    struct place at; /* the unit's directory; owned */
+    struct notes_at notes;
+    int64_t ttl_ns;
+    struct others *others;
+    struct lease *lease; /* of the cache, needed; NULL: not yet */
+    uint64_t term;       /* of the lease; 0: it is not held yet */
+
+    struct note *v; /* the notes of others, as they were last listed */
+    size_t n, cap;
+    char (*takes)[NOTE_ID_SIZE]; /* of its own, that an earlier mount was killed with */
+    size_t n_takes, cap_takes;
+    struct owner *owners;
+    size_t n_owners;
+};
+
+static int no_memory(struct op *op)
+{
+    return op_fail(op, -ENOMEM, "out of memory");
+}
+
+/* ---- requests ---- */
+
+/* Before each request. Once there is a `take` it is a look at the clock, too. */
+static int begin(struct left *l)
+{
+    l->op->deadline_ns = clock_mono_ns() + l->c->config.store_timeout_ns;
+    return l->term ? lease_bind(l->lease, l->term, l->op) : 0;
+}
+
+static int rest(struct left *l, int64_t ns)
+{
+    l->op->deadline_ns = OP_FOREVER;
+    l->op->lease_end_ns = 0;
+    return op_sleep(l->op, ns);
+}
+
+static int add_take(struct left *l, const struct note *note)
+{
+    if (strcmp(note->id, l->c->queue->session) == 0)
+        return 0;
+    if (array_grow(l->takes, l->cap_takes, l->n_takes + 1))
+        return no_memory(l->op);
+    memcpy(l->takes[l->n_takes++], note->id, NOTE_ID_SIZE);
+    return 0;
+}
+
+static int add_note(void *arg, const struct note *note)
+{
+    struct left *l = arg;
+
+    if (strcmp(note->cache_id, l->c->queue->cache_id) == 0)
+        return note->kind == NOTE_TAKE ? add_take(l, note)
+               : note->kind == NOTE_OPEN || note->kind == NOTE_LAST
+                   ? op_fail(l->op, -EBUSY, "this mount itself writes in it")
+                   : 0;
+    if (array_grow(l->v, l->cap, l->n + 1))
+        return no_memory(l->op);
+    l->v[l->n++] = *note;
+    return 0;
+}
+
+static int list(struct left *l)
+{
+    int r = begin(l);
+
+    l->n = l->n_takes = 0;
+    return r < 0 ? r : notes_list(&l->notes, l->op, add_note, l);
+}
+
+/* Where the note says that its writer is, or the id of that; static per call. */
+static void writer_of(struct left *l, const struct note *n, char *ret, size_t size)
+{
+    struct note_body body = {0};
+
+    if (begin(l) == 0 && notes_read(&l->notes, l->op, n, &body) == 0)
+        (void)snprintf(ret, size, "%.64s", body.node);
+    else
+        (void)snprintf(ret, size, "the cache %s", n->cache_id);
+    note_body_release(&body);
+}
+
+/* ---- leases ---- */
+
+/* The version of a lease: "" there is none. */
+static int look_at_lease(struct left *l, const char *cache_id, char ret[VERSION_SIZE])
+{
+    auto_free char *lease = note_lease_key(cache_id);
+    auto_free char *key = lease ? path_join(l->notes.state, lease) : NULL;
+    struct object obj = {0};
+    int r = key ? begin(l) : no_memory(l->op);
+
+    if (r == 0)
+        r = store_stat(l->c->store, l->op, key, &obj);
+    ret[0] = '\0';
+    if (r == 0)
+        (void)snprintf(ret, VERSION_SIZE, "%s %" PRId64, obj.etag, obj.mtime_ns);
+    object_release(&obj);
+    return r == -ENOENT ? 0 : r;
+}
+
+static int lives(struct left *l, const struct note *n)
+{
+    char who[128];
+
+    writer_of(l, n, who, sizeof(who));
+    return op_fail(l->op, -EAGAIN,
+                   "%s has it in work (note \"%s\"), and its mount lives: wait until that is "
+                   "done, or end that mount and try again",
+                   who, note_kind_word(n->kind));
+}
+
+static const struct owner *owner_of(const struct left *l, const struct note *n)
+{
+    for (size_t i = 0; i < l->n_owners; i++)
+        if (strcmp(l->owners[i].cache_id, n->cache_id) == 0)
+            return &l->owners[i];
+    return NULL;
+}
+
+/* Those who have notes there, with what their leases are now. */
+static int meet_owners(struct left *l)
+{
+    size_t cap = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < l->n && r == 0; i++) {
+        if (owner_of(l, &l->v[i]))
+            continue;
+        if (array_grow(l->owners, cap, l->n_owners + 1) ||
+            others_watch(l->others, l->v[i].cache_id) < 0)
+            return no_memory(l->op);
+        struct owner *o = &l->owners[l->n_owners++];
+        memcpy(o->cache_id, l->v[i].cache_id, sizeof(o->cache_id));
+        r = look_at_lease(l, o->cache_id, o->version);
+    }
+    return r;
+}
+
+/* None of the leases is another one than at first; one that had no note then has it in work. */
+static int look_at_leases(struct left *l)
+{
+    char now[VERSION_SIZE];
+    int r = 0;
+
+    for (size_t i = 0; i < l->n && r == 0; i++) {
+        const struct owner *o = owner_of(l, &l->v[i]);
+        r = o ? look_at_lease(l, o->cache_id, now) : lives(l, &l->v[i]);
+        if (r == 0 && strcmp(now, o->version) != 0)
+            r = lives(l, &l->v[i]);
+    }
+    return r;
+}
+
+static bool have_ended(struct left *l)
+{
+    for (size_t i = 0; i < l->n_owners; i++)
+        if (others_state(l->others, l->owners[i].cache_id) != OTHER_ENDED)
+            return false;
+    return true;
+}
+
+/* Until the leases of all who have notes there have ended, or one of them lives. */
+static int wait_for_ends(struct left *l)
+{
+    int r = meet_owners(l);
+
+    while (r == 0) {
+        others_look(l->others, l->op->cancelled);
+        r = look_at_leases(l);
+        if (r == 0 && have_ended(l))
+            break;
+        int64_t pause_ns = others_next_ns(l->others) - clock_boot_ns();
+        if (r == 0)
+            r = rest(l, pause_ns < LOOK_NS ? LOOK_NS : pause_ns);
+    }
+    return r;
+}
+
+/* The lease of this mount, under which all that follows is done. */
+static int hold(struct left *l, const char *path)
+{
+    int64_t until_ns = clock_mono_ns() + l->ttl_ns;
+    int r = 0;
+
+    cache_lock(l->c);
+    l->lease = lease_at_locked(l->c, path);
+    if (l->lease && lease_need(l->lease) < 0)
+        l->lease = NULL;
+    cache_unlock(l->c);
+    if (!l->lease)
+        return no_memory(l->op);
+    while (r == 0 && !(l->term = lease_term(l->lease))) {
+        r = rest(l, LOOK_NS);
+        if (r == 0 && clock_mono_ns() > until_ns)
+            r = op_fail(l->op, -EAGAIN,
+                        "the store takes no lease of this mount: see `runfs status`, and try "
+                        "again when it takes uploads");
+    }
+    return r;
+}
+
+/* ---- the deed ---- */
+
+/* What the store has of the unit. */
+struct found {
+    struct left *l;
+    struct listed *v;
+    size_t n, cap;
+};
+
+static int add_found(void *arg, const char *name, const struct object *obj)
+{
+    struct found *f = arg;
+
+    if (array_grow(f->v, f->cap, f->n + 1))
+        return no_memory(f->l->op);
+    f->v[f->n] = (struct listed){.name = strdup(name), .obj = *obj};
+    f->v[f->n].obj.attrs = (struct attrs){0};
+    if (!f->v[f->n].name)
+        return no_memory(f->l->op);
+    f->n++;
+    return 0;
+}
+
+static void found_release(struct found *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        free(f->v[i].name);
+    free(f->v);
+}
+
+static int find(struct left *l, struct found *ret)
+{
+    *ret = (struct found){.l = l};
+    int r = begin(l);
+    if (r == 0)
+        r = store_list(l->c->store, l->op, l->at.key, LIST_RECURSIVE, add_found, ret);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* The file that came last, or NULL. */
+static const struct listed *newest(const struct found *f)
+{
+    const struct listed *last = NULL;
+
+    for (size_t i = 0; i < f->n; i++)
+        if (!f->v[i].obj.is_prefix && (!last || f->v[i].obj.mtime_ns >= last->obj.mtime_ns))
+            last = &f->v[i];
+    return last;
+}
+
+static uint64_t count_files(const struct found *f)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        n += !f->v[i].obj.is_prefix;
+    return n;
+}
+
+/* A seal of this cache says that what is there is all of it. */
+static int seal(struct left *l, const struct found *f)
+{
+    const struct listed *last = newest(f);
+    struct object obj = {0};
+
+    if (!last)
+        return op_fail(l->op, -ENOENT,
+                       "the store has no file of it: nothing can be adopted; --drop ends it");
+    auto_place struct place tail = place_join(l->at, last->name);
+    int r = place_known(tail) ? begin(l) : no_memory(l->op);
+    if (r == 0)
+        r = store_stat(l->c->store, l->op, tail.key, &obj);
+    struct seal_body body = {.how = SEAL_ASSUMED,
+                             .attempt = (char *)(uintptr_t) "",
+                             .files = count_files(f),
+                             .tail = {.name = last->name, .mtime_ns = obj.mtime_ns}};
+    (void)snprintf(body.tail.etag, sizeof(body.tail.etag), "%s", obj.etag);
+    object_release(&obj);
+    if (r == 0)
+        r = begin(l);
+    return r < 0 ? r : seal_put(&l->notes, l->op, l->c->queue->cache_id, &body);
+}
+
+static int take_seal(void *arg, const struct note *note)
+{
+    struct found *f = arg;
+    struct object obj = {0};
+
+    return add_found(f, note->cache_id, &obj);
+}
+
+/* All seals of the unit, as names. */
+static int find_seals(struct left *l, struct found *ret)
+{
+    *ret = (struct found){.l = l};
+    int r = begin(l);
+    return r < 0 ? r : seals_list(&l->notes, l->op, take_seal, ret);
+}
+
+/* Puts what says that the unit is whole first: the tails that seals name, and what is newer
+ * than all else. *ret_n: how many these are. */
+static int tails_first(struct left *l, struct found *f, const struct found *seals,
+                       size_t *ret_n)
+{
+    size_t n = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < seals->n && r == 0; i++) {
+        struct seal_body body = {0};
+        r = begin(l);
+        if (r == 0)
+            r = seal_read(&l->notes, l->op, seals->v[i].name, &body);
+        for (size_t k = n; k < f->n && r == 0; k++)
+            if (strcmp(f->v[k].name, body.tail.name) == 0)
+                SWAP(f->v[k], f->v[n++]);
+        seal_body_release(&body);
+        r = r == -ENOENT || r == -EBADMSG ? 0 : r;
+    }
+    const struct found others = {.v = f->v + n, .n = f->n - n};
+    const struct listed *last = newest(&others);
+    if (last) {
+        SWAP(f->v[last - f->v], f->v[n]);
+        n++;
+    }
+    *ret_n = n;
+    return r;
+}
+
+/* Removes the files [at, end). */
+static int remove_files(struct left *l, const struct found *f, size_t at, size_t end)
+{
+    auto_free const char **keys = calloc(end - at, sizeof(*keys));
+    size_t n = 0;
+    int r = keys ? begin(l) : no_memory(l->op);
+
+    for (size_t i = at; i < end && r == 0; i++) {
+        if (f->v[i].obj.is_prefix)
+            continue;
+        keys[n] = path_join(l->at.key, f->v[i].name);
+        r = keys[n] ? 0 : no_memory(l->op);
+        n += r == 0;
+    }
+    if (r == 0 && n)
+        r = store_remove(l->c->store, l->op, keys, NULL, n, NULL);
+    for (size_t i = 0; i < n; i++)
+        free((char *)(uintptr_t)keys[i]);
+    return r;
+}
+
+static int by_depth(const void *a, const void *b)
+{
+    const char *x = ((const struct listed *)a)->name, *y = ((const struct listed *)b)->name;
+
+    return -strcmp(x, y); /* what is below comes behind */
+}
+
+/* Markers, and directories where they are real; that of the unit itself last. */
+static int remove_dirs(struct left *l, struct found *f)
+{
+    int r = 0;
+
+    if (f->n)
+        qsort(f->v, f->n, sizeof(*f->v), by_depth);
+    for (size_t i = 0; i <= f->n && r == 0; i++) {
+        if (i < f->n && !f->v[i].obj.is_prefix)
+            continue;
+        auto_free char *key = i < f->n ? path_join(l->at.key, f->v[i].name) : strdup(l->at.key);
+        r = key ? begin(l) : no_memory(l->op);
+        if (r == 0)
+            r = store_rmdir(l->c->store, l->op, key);
+        r = r == -ENOENT ? 0 : r;
+    }
+    return r;
+}
+
+static int remove_unit(struct left *l, struct found *f)
+{
+    struct found seals;
+    size_t tails = 0;
+    int r = find_seals(l, &seals);
+
+    if (r == 0)
+        r = tails_first(l, f, &seals, &tails);
+    if (r == 0 && tails)
+        r = remove_files(l, f, 0, tails);
+    for (size_t i = tails; i < f->n && r == 0; i += BATCH)
+        r = remove_files(l, f, i, i + BATCH < f->n ? i + BATCH : f->n);
+    if (r == 0)
+        r = remove_dirs(l, f);
+    for (size_t i = 0; i < seals.n && r == 0; i++) {
+        r = begin(l);
+        if (r == 0)
+            r = seal_remove(&l->notes, l->op, seals.v[i].name);
+    }
+    found_release(&seals);
+    return r;
+}
+
+/* ---- the steps ---- */
+
+static bool hides(const struct note *n)
+{
+    return n->kind == NOTE_OPEN || n->kind == NOTE_LAST || n->kind == NOTE_GONE;
+}
+
+/* Whether the notes are such as this is for, and all of owners that have ended: 0, or why not.
+ */
+static int look(struct left *l, bool drops)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const struct note *n = &l->v[i];
+        any = any || hides(n);
+        if (!drops && n->kind == NOTE_GONE)
+            return op_fail(
+                l->op, -EBUSY,
+                "it is being removed, and half of it may have gone: --drop ends that");
+    }
+    return any ? 0
+               : op_fail(l->op, -ENOENT,
+                         "no other mount has left it unfinished: nothing is to be done");
+}
+
+static int put_take(struct left *l)
+{
+    const struct note_body body = {.node = l->c->queue->node,
+                                   .since_s = clock_real_ns() / NS_PER_SEC,
+                                   .attempt = (char *)(uintptr_t) ""};
+    int r = begin(l);
+
+    return r < 0 ? r
+                 : notes_put(&l->notes, l->op, NOTE_TAKE, l->c->queue->cache_id,
+                             l->c->queue->session, &body);
+}
+
+/* The old notes go last of all that is theirs, `last` before `open`. */
+static int remove_notes(struct left *l)
+{
+    static const enum note_kind order[] = {NOTE_LAST, NOTE_OPEN, NOTE_GONE, NOTE_LOCK,
+                                           NOTE_TAKE};
+    int r = 0;
+
+    for (size_t k = 0; k < ARRAY_SIZE(order); k++)
+        for (size_t i = 0; i < l->n && r == 0; i++) {
+            const struct note *n = &l->v[i];
+            if (n->kind != order[k])
+                continue;
+            r = begin(l);
+            if (r == 0)
+                r = notes_remove(&l->notes, l->op, n->kind, n->cache_id, n->id);
+        }
+    return r;
+}
+
+static int do_it(struct left *l, bool drops)
+{
+    struct found f;
+    int r = find(l, &f);
+
+    if (r == 0)
+        r = drops ? remove_unit(l, &f) : seal(l, &f);
+    found_release(&f);
+    return r < 0 ? r : remove_notes(l);
+}
+
+/* The note is taken back whatever happened; what failed first is told. */
+static int under_take(struct left *l, bool drops)
+{
+    char why[sizeof(l->op->why)];
+    int r = put_take(l);
+    int pause = rest(l, l->c->config.late_ns);
+
+    if (r == 0)
+        r = pause;
+    if (r == 0)
+        r = list(l);
+    if (r == 0)
+        r = look(l, drops);
+    if (r == 0)
+        r = look_at_leases(l);
+    if (r == 0)
+        r = do_it(l, drops);
+    memcpy(why, l->op->why, sizeof(why));
+    int back = 0;
+    for (size_t i = 0; i < l->n_takes && back == 0; i++) {
+        back = begin(l);
+        if (back == 0)
+            back =
+                notes_remove(&l->notes, l->op, NOTE_TAKE, l->c->queue->cache_id, l->takes[i]);
+    }
+    if (back == 0)
+        back = begin(l);
+    if (back == 0)
+        back = notes_remove(&l->notes, l->op, NOTE_TAKE, l->c->queue->cache_id,
+                            l->c->queue->session);
+    if (r < 0)
+        memcpy(l->op->why, why, sizeof(why));
+    return r < 0 ? r : back;
+}
+
+static int clean(struct left *l, const char *path, bool drops)
+{
+    const struct others_config config = {.store = l->c->store,
+                                         .state = l->notes.state,
+                                         .ttl_ns = l->ttl_ns,
+                                         .late_ns = l->c->config.late_ns,
+                                         .now = clock_boot_ns};
+    int r = list(l);
+
+    if (r == 0)
+        r = look(l, drops);
+    if (r < 0)
+        return r;
+    l->others = others_new(&config);
+    r = l->others ? wait_for_ends(l) : no_memory(l->op);
+    if (r == 0)
+        r = hold(l, path);
+    return r < 0 ? r : under_take(l, drops);
+}
+
+/* Where the path lies at the store: it is hidden, but what it is in is not. */
+static int find_place(struct left *l, const char *path)
+{
+    auto_free char *parent = path_parent(path);
+    struct node *dir;
+
+    if (!parent)
+        return no_memory(l->op);
+    if (!*path || !path_may_be_unit(l->c, path))
+        return op_fail(l->op, -EINVAL,
+                       "it is no directory that is published as a whole: see unit in its "
+                       "policy (`runfs check CONFIG PATH` tells)");
+    l->op->deadline_ns = clock_mono_ns() + l->c->config.ask_timeout_ns;
+    int r = cache_walk(l->c, parent, l->op, &dir);
+    if (r < 0)
+        return r;
+    cache_lock(l->c);
+    l->at = child_place(dir, path_basename(path));
+    cache_unlock(l->c);
+    cache_forget(l->c, dir, 1);
+    if (!place_known(l->at))
+        return no_memory(l->op);
+    r = notes_at_unit(l->c->store, l->op, l->at.key, &l->notes);
+    return r == -EOPNOTSUPP
+               ? op_fail(l->op, r, "its store keeps no notes of units (state_prefix=off)")
+               : r;
+}
+
+int cache_clean_unit(struct cache *c, const char *path, bool drops, struct op *op)
+{
+    struct left l = {.c = c, .op = op, .ttl_ns = lease_ttl_ns(c, path_volume(c, path, true))};
+    int r = c->config.read_only ? op_fail(op, -EROFS, "the mount is read-only")
+                                : find_place(&l, path);
+
+    if (r == 0)
+        r = clean(&l, path, drops);
+    if (l.lease)
+        lease_release(l.lease);
+    cache_lock(c);
+    noted_renew_locked(c);
+    name_is_the_stores_locked(c, path);
+    cache_unlock(c);
+    others_free(l.others);
+    notes_at_release(&l.notes);
+    place_free(&l.at);
+    free(l.takes);
+    free(l.owners);
+    free(l.v);
+    return r;
+}
