@@ -374,6 +374,26 @@ static int handle_commit(struct connection *c, const json_t *request)
     return call_of_path(c, request, cache_commit);
 }
 
+static int adopt(struct cache *cache, const char *path, struct op *op)
+{
+    return cache_clean_unit(cache, path, false, op);
+}
+
+static int handle_adopt(struct connection *c, const json_t *request)
+{
+    return call_of_path(c, request, adopt);
+}
+
+static int drop(struct cache *cache, const char *path, struct op *op)
+{
+    return cache_clean_unit(cache, path, true, op);
+}
+
+static int handle_drop(struct connection *c, const json_t *request)
+{
+    return call_of_path(c, request, drop);
+}
+
 static int handle_stored(struct connection *c, const json_t *request)
 {
     return call_of_path(c, request, cache_stored_path);
@@ -447,7 +467,8 @@ static int dispatch(struct connection *c, const json_t *request)
         {"pin", handle_pin},         {"unpin", handle_unpin},   {"wait", handle_wait},
         {"writers", handle_writers}, {"evict", handle_evict},   {"stored", handle_stored},
         {"units", handle_units},     {"commit", handle_commit}, {"verify", handle_verify},
-        {"lock", handle_lock},       {"locks", handle_locks},
+        {"lock", handle_lock},       {"locks", handle_locks},   {"adopt", handle_adopt},
+        {"drop", handle_drop},
     };
     const char *name = json_string_value(json_object_get(request, "cmd"));
 

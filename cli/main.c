@@ -52,9 +52,14 @@ static const struct command commands[] = {
      "more\n"
      "may come. That ends here, though a program has a file in it open.\n",
      command_commit},
-    {"units", "[PATH] [--json]", "List directories that the store does not have whole yet",
+    {"units", "[PATH] [--json] | --adopt PATH | --drop PATH",
+     "List directories that the store does not have whole yet",
      "Of those that are published as a whole, at or below PATH (.): how each stands, how many\n"
-     "files the store lacks, what it waits for. Exit code 3 when there is one.\n",
+     "files the store lacks, what it waits for. Exit code 3 when there is one.\n"
+     "What another mount left unfinished, and hides for ever as that mount is gone:\n"
+     "  --adopt  shows it as it is, as complete\n"
+     "  --drop   removes what the store has of it\n"
+     "Both look for a minute or more whether that mount lives; if so the exit code is 3.\n",
      command_units},
     {"verify", "PATH... [--json] [--timeout TIME]",
      "Compare what the store has with what the mount says it has",

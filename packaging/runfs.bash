@@ -55,7 +55,7 @@ _runfs() {
     status:-*) _runfs_complete_words "--json --watch --files --help" "$word" ;;
     flush:-*) _runfs_complete_words "--timeout --staged --open --level --help" "$word" ;;
     commit:-*) _runfs_complete_words "--timeout --help" "$word" ;;
-    units:-*) _runfs_complete_words "--json --help" "$word" ;;
+    units:-*) _runfs_complete_words "--json --adopt --drop --help" "$word" ;;
     verify:-*) _runfs_complete_words "--json --timeout --help" "$word" ;;
     recover:-*) _runfs_complete_words "--list --publish --export -o --help" "$word" ;;
     url:-*) _runfs_complete_words "--as --path --help" "$word" ;;
