@@ -33,7 +33,6 @@ static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int refuses_notes, refuses_leases, refuses_removals, refuses_seals,
     refuses_seal_removals;
 static _Atomic(const char *) refused; /* this key */
-static atomic_uint listings;          /* not of our own objects */
 static atomic_uint notes_refused;
 static _Atomic int64_t beaten_ns; /* when the last rewrite of the lease that worked began */
 
@@ -71,8 +70,6 @@ static int64_t around(struct layer *l, struct call *c)
     int err = refusal_of(c);
 
     (void)l;
-    if (c->kind == CALL_LIST && !begins(c->key, STORE_STATE_DIR))
-        atomic_fetch_add(&listings, 1);
     if (err && c->kind == CALL_PUT && begins(c->key, UNITS))
         atomic_fetch_add(&notes_refused, 1);
     if (err)
@@ -89,6 +86,15 @@ static int64_t around(struct layer *l, struct call *c)
 
 static void setup(void)
 {
+    sent[0] = '\0';
+    atomic_store(&refuses_notes, 0);
+    atomic_store(&refuses_leases, 0);
+    atomic_store(&refuses_removals, 0);
+    atomic_store(&refuses_seals, 0);
+    atomic_store(&refuses_seal_removals, 0);
+    atomic_store(&refused, NULL);
+    atomic_store(&notes_refused, 0);
+    atomic_store(&beaten_ns, 0);
     driven_init_like_s3(&d, around);
     d.config.settle_ns = 0;
     d.config.retry_ns = 20 * NS_PER_MS;

@@ -41,6 +41,11 @@ static void watch(unsigned leaf, const struct call *c)
 
 static void setup(void)
 {
+    for (int i = 0; i < ROUTED_LEAVES; i++) {
+        atomic_store(&opens[i], 0);
+        atomic_store(&seals[i], 0);
+        atomic_store(&removed[i], 0);
+    }
     routed_init(&w, rows, ARRAY_SIZE(rows), ROUTED_S3);
     w.policies[1] = *policy_preset("data");
     w.policies[2] = *policy_preset("data");
