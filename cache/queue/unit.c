@@ -345,7 +345,8 @@ void unit_ask_locked(struct cache *c, struct node *dir)
 
 int64_t unit_idle_at_locked(struct cache *c, struct node *dir)
 {
-    const struct policy *p = unit_dir_named_locked(c, dir) == dir ? unit_policy_at(c, dir) : NULL;
+    const struct policy *p =
+        unit_dir_named_locked(c, dir) == dir ? unit_policy_at(c, dir) : NULL;
 
     cache_assert_locked(c);
     return p && p->unit_idle_ns != POLICY_UNSET ? p->unit_idle_ns : 0;
