@@ -235,6 +235,7 @@ static void rmdir_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mut
     n->nlink = 0;
     entry_remove_locked(c, m->entry);
     dir_touch_locked(step->left);
+    note_unseal_locked(c, m->path, true); /* it may be in no row, and what was in it gone */
 }
 
 /* -EAGAIN: the directory has to be listed first. */

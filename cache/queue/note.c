@@ -319,19 +319,22 @@ static bool is_any(enum note_step step)
 }
 
 /* What was made there since seals its own. */
-void note_unseal_locked(struct cache *c, const char *path)
+void note_unseal_locked(struct cache *c, const char *path, bool dir)
 {
-    const struct policy *p = path_policy(c, path, true);
+    const struct policy *p = path_policy(c, path, dir);
 
     cache_assert_locked(c);
     if (!p && !c->config.routes)
         p = policy_preset("data");
-    if (!p || !takes_notes(c, path))
+    if (!p)
         return;
-    struct unit_at at = unit_of_path(p, unit_root_len(c, path), path, true);
-    if (at.kind == UNIT_DIR && path[at.len] == '\0' && !tree_find(c, path, NULL) &&
-        !has_other(c, place_of_path(path), NULL, is_any))
-        (void)note_new(c, path, "", NOTE_STEP_UNSEAL);
+    struct unit_at at = unit_of_path(p, unit_root_len(c, path), path, dir);
+    auto_free char *unit = at.kind == UNIT_DIR ? strndup(path, at.len) : NULL;
+    const struct row_ask ask = {.sets = ROWS_ALL, .path = unit};
+    if (unit && !tree_find(c, unit, NULL) && !row_touching_locked(c, &ask) &&
+        takes_notes(c, unit) && !has_other(c, place_of_path(unit), NULL, is_any) &&
+        note_new(c, unit, "", NOTE_STEP_UNSEAL))
+        scheduler_kick_locked(c);
 }
 
 /* ---- its steps ---- */
@@ -487,13 +490,20 @@ static bool give_up(struct cache *c, struct unit_note *n, enum note_step step, i
     return true;
 }
 
+/* Whether a put there can take effect after nobody waits for its answer any more. */
+static bool may_be_late(struct cache *c, const char *key)
+{
+    return store_dir_can(c->store, key, STORE_ORIGIN) &&
+           !store_dir_can(c->store, key, STORE_PROMPT);
+}
+
 /* It may take effect all the same, later. */
 static void step_failed(struct cache *c, struct unit_note *n, enum note_step step, int err,
                         const char *why) REQUIRES(cache_mutex)
 {
     bool late = step == NOTE_STEP_PUT || step == NOTE_STEP_UNSEAL;
 
-    if (late && !is_refusal(err) && store_dir_can(c->store, n->at.key, STORE_ORIGIN))
+    if (late && !is_refusal(err) && may_be_late(c, n->at.key))
         n->doubt_ns = clock_mono_ns() + c->config.late_ns;
     owed_failed_locked(c, &n->debt, err, why);
 }
@@ -568,7 +578,7 @@ static int load_one(void *arg, const struct journal_unit *row) REQUIRES(cache_mu
         return -ENOMEM;
     n->sent = true;
     /* Without a tail nobody knows whether the put was answered. */
-    if (!n->tail && store_dir_can(c->store, row->key, STORE_ORIGIN))
+    if (!n->tail && may_be_late(c, row->key))
         n->doubt_ns = clock_mono_ns() + c->config.late_ns;
     n->how = row->how == SEAL_DECLARED || row->how == SEAL_ASSUMED ? row->how : SEAL_CUT;
     n->left = true;

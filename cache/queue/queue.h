@@ -695,9 +695,10 @@ void note_is_of_edit_locked(struct cache *c, struct unit_note *n) REQUIRES(cache
 /* The lease under which what is at the path is sent, and its term; NULL: under none. */
 struct lease *unit_lease_locked(struct cache *c, const char *path, uint64_t *ret_term)
     REQUIRES(cache_mutex);
-/* The store has removed a directory: if it was a unit its seal is to go. Not those of other
- * caches: they may have made it again since. */
-void note_unseal_locked(struct cache *c, const char *path) REQUIRES(cache_mutex);
+/* What was at the path, a directory or what is none, was removed, and no row says so (any
+ * more): if nothing is left of its unit, the seal of that is to go. Not those of other caches:
+ * they may have made it again since. */
+void note_unseal_locked(struct cache *c, const char *path, bool dir) REQUIRES(cache_mutex);
 /* Whether a flush of the path waits for a note; *ret says how its steps go. */
 bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)
     REQUIRES(cache_mutex);

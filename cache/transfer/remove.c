@@ -194,9 +194,11 @@ static void removal_over_locked(struct cache *c, struct intent *i, int err, int 
     struct op op = {0};
 
     if (err == 0 && noted == 0) {
-        if (i->kind == INTENT_RMDIR)
-            note_unseal_locked(c, i->from);
+        bool dir = i->kind == INTENT_RMDIR;
+        auto_free char *path = strdup(i->from);
         intent_remove_locked(c, i);
+        if (path)
+            note_unseal_locked(c, path, dir);
         return;
     }
     i->done = err == 0;

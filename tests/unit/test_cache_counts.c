@@ -3,6 +3,7 @@
 #include "cache/transfer/transfer_impl.h"
 #include "common/lock.h"
 #include "common/mem.h"
+#include "common/path.h"
 #include "tests/lib/driven.h"
 #include "tests/lib/suite.h"
 
@@ -68,6 +69,18 @@ static size_t count(enum call_kind kind, const char *key)
     (void)pthread_mutex_lock(&seen.lock);
     for (size_t i = 0; i < seen.n; i++)
         n += seen.v[i].kind == kind && strcmp(seen.v[i].key, key) == 0;
+    (void)pthread_mutex_unlock(&seen.lock);
+    return n;
+}
+
+/* How many were not of the store's state, where notes of units come in their own time. */
+static size_t of_names(void)
+{
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&seen.lock);
+    for (size_t i = 0; i < seen.n; i++)
+        n += !path_below(STORE_STATE_DIR, seen.v[i].key);
     (void)pthread_mutex_unlock(&seen.lock);
     return n;
 }
@@ -468,7 +481,7 @@ START_TEST(a_folder_that_is_renamed_is_sent_once)
         driven_put(&d, path, content, 4096);
     }
     ck_assert_int_eq(driven_rename(&d, "tmp-1", "step-1"), 0);
-    check_total(0);
+    ck_assert_uint_eq(of_names(), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
     for (int i = 0; i < FILES; i++) {
         (void)snprintf(path, sizeof(path), "step-1/f%d", i);
