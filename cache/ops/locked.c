@@ -162,7 +162,8 @@ static int add_view(struct kept_name *k, const struct deletion_lock *l, const ch
         return -ENOMEM;
     v->node = k->node;
     v->id = l->id;
-    v->rel = strcpy(v->key, key) + strcspn(key, "/") + 1;
+    memcpy(v->key, key, strlen(key) + 1);
+    v->rel = v->key + strcspn(key, "/") + 1;
     v->next = k->views;
     k->views = v;
     return 0;

@@ -357,7 +357,7 @@ static void move_in_tree_locked(struct step *step) REQUIRES(cache_ns, cache_mute
     bool may_exist = false, tried = false, marker = false;
     struct etag replaced = {0}; /* the version that an upload to the new name replaces */
 
-    if (m->orphan)
+    if (m->to && m->orphan)
         file_orphaned_locked(c, m->to->node, m->orphan);
     if (n->dir)
         index_drop_locked(c, n); /* the moved object is another version then */

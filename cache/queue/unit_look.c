@@ -163,14 +163,13 @@ static void look(struct cache *c, int64_t now, int64_t *next_ns) REQUIRES(cache_
     {
         u->lacks_names = u->lacks <= 1 && (lacks_dir(c, u) || lacks_rename(c, u));
         settle_if_due(c, u, now, next_ns);
-        if (is_gone(u))
+        bool whole = u->settled && !u->lacks && !u->lacks_names;
+        if (is_gone(u) || (whole && !u->note))
             unit_end(c, u);
-        else if (!u->settled || u->lacks || u->lacks_names)
-            note_opens_again_locked(u);
-        else if (u->note)
+        else if (whole)
             note_seal_locked(c, u);
         else
-            unit_end(c, u);
+            note_opens_again_locked(u);
     }
 }
 
