@@ -21,7 +21,7 @@ from watcher import Watcher
 LISTED = 1.0 # list_timeout
 OPTIONS = ["region=us-east-1", "path_style", "settle=0.1s", "attr_timeout=0.5s", f"list_timeout={LISTED}s",
            "entry_timeout=0.5s"]
-PARTS_OF_CACHE = {"lock", "version", "identity", "store.json", "boot", "state.db", "state.db-wal", "state.db-shm",
+PARTS_OF_CACHE = {"lock", "version", "identity", "id", "store.json", "boot", "state.db", "state.db-wal", "state.db-shm",
                   "control", "runfs.log", "place", "mirror", "incoming", "orphans", "kept"}
 LONG = b"n" * 255
 DEEP = b"/".join([b"%" * 255] * 3 + [b"%" * 254]) # with the prefix 1,024 bytes, the worst to encode
