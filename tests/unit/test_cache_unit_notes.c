@@ -101,9 +101,12 @@ static void setup(void)
     driven_mount(&d);
 }
 
+static struct routes routes; /* of mount_with() */
+
 static void teardown(void)
 {
     driven_release(&d);
+    routes_release(&routes);
 }
 
 /* As a mount whose policy has a lease of so short a time, and a unit that settles then. */
@@ -112,7 +115,6 @@ static void mount_with(int64_t ttl_ns, int64_t idle_ns)
     static const struct route_text all[] = {{"**", NULL, 0}, {NULL, NULL, 0}};
     static const struct cache_store store = {.name = "a", .url = "mem:a"};
     static struct policy policy;
-    static struct routes routes;
 
     routes = routes_of(all);
     policy = *policy_preset("data");
