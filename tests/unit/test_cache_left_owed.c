@@ -251,6 +251,28 @@ START_TEST(a_link_that_was_sent_is_ours)
 }
 END_TEST
 
+/* Nor does it keep the removal that follows: it has taken the place of an older link. */
+START_TEST(a_link_that_was_sent_goes)
+{
+    struct stat st;
+
+    begin(_i);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    ck_assert_int_eq(driven_flush(d), 0);
+    ck_assert_int_eq(driven_symlink(d, "other", "a/d/new"), 0);
+    atomic_store(&lost, true);
+    ck_assert_int_eq(driven_rename(d, "a/d/new", "a/d/link"), 0);
+    DRIVEN_WAIT(atomic_load(&away));
+    ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
+    killed();
+    comes_back();
+    ck_assert_int_eq(driven_stat(d, "a/d/link", &st), -ENOENT);
+    driven_stores(d, "a/d/link", NULL);
+    ck_assert_int_eq(stats().last_error, 0);
+    end();
+}
+END_TEST
+
 /* What this mount has stored itself is as ever: in a folder the last upload wins. */
 START_TEST(what_was_stored_since_is_owed_by_this_mount)
 {
@@ -424,6 +446,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, a_removal_takes_what_was_removed, 0, KINDS);
     tcase_add_loop_test(t, a_removal_leaves_what_came_since, 0, KINDS);
     tcase_add_loop_test(t, a_removal_takes_what_was_sent_before, 0, 2 * ORIGINS);
+    tcase_add_loop_test(t, a_link_that_was_sent_goes, FOLDER, FOLDER + 1);
     tcase_add_loop_test(t, a_directory_stays_for_what_came_into_it, 0, KINDS);
     tcase_add_loop_test(t, attributes_are_not_of_what_came_since, 0, KINDS);
     tcase_add_loop_test(t, an_upload_is_one_request, 0, KINDS);
