@@ -73,6 +73,11 @@ daemon_pid() {
     "$runfs" status --json "$d/mnt" | json 'd["pid"]'
 }
 
+# has_line PATTERN: reads all of stdin, so that nobody who writes it finds it closed, as `grep -q` would do.
+has_line() {
+    grep -c -e "$1" >"$work/lines"
+}
+
 # json EXPRESSION: of the document d on stdin.
 json() {
     python3 -c 'import json, sys

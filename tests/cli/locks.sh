@@ -48,7 +48,7 @@ test_a_lock_keeps_what_others_remove() {
     [ "$(json '[(l["path"], l["mode"], l["holder"], l["held"]) for l in d["locks"] if l["mountpoint"] == "'"$d/mnt"'"]' <"$work/out")" = \
         "[('run/ckpt', 'hide', 'command', 2)]" ] || say "$(cat "$work/out")" || return 1
     refused 3 'stays in the store as long as somebody has it locked' "$runfs" flush "$d/mnt" || return 1
-    "$runfs" status --files "$d/mnt" | grep -q 'locked.*run/ckpt/model' || say "status: $("$runfs" status --files "$d/mnt")" || return 1
+    "$runfs" status --files "$d/mnt" | has_line 'locked.*run/ckpt/model' || say "status: $("$runfs" status --files "$d/mnt")" || return 1
     end_hold && until_true 20 is_not_stored || return 1
     try "$runfs" locks "$d/mnt"
     [ ! -s "$work/out" ] && ! ls "$d/mnt/.runfs/locked/1" 2>/dev/null && umount_here
@@ -130,9 +130,11 @@ test_a_lock_and_the_end_of_the_mount() {
 }
 
 test_a_killed_daemon_leaves_no_lock() {
+    local pid
     locked_place lockdaemon || return 1
     hold "$d/mnt/run" || return 1
-    rm -r "$d/mnt/run/ckpt" && kill -9 "$(daemon_pid)" || return 1
+    pid=$(daemon_pid)
+    rm -r "$d/mnt/run/ckpt" && kill -9 "$pid" && until_true 20 gone "$pid" || return 1
     end_hold 69 || return 1
     is_stored && mount_here && until_true 20 is_not_stored && umount_here
 }

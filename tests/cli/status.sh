@@ -14,9 +14,9 @@ test_status_document() {
         python3 "$here/check_status.py" "$d/status.json" files || return 1
     "$runfs" status --json --files "$d/mnt" | json '[f["path"] for f in d["files"]]' |
         grep -q held.tmp || say 'held.tmp is not among the files' || return 1
-    "$runfs" status --files "$d/mnt" | grep -q 'staged .*held.tmp' || return 1
-    "$runfs" status "$d/mnt" | grep -q "^store  *file://$d/store" || return 1
-    "$runfs" status "$d/cache" | grep -q "^store  *file://$d/store" || return 1
+    "$runfs" status --files "$d/mnt" | has_line 'staged .*held.tmp' || return 1
+    "$runfs" status "$d/mnt" | has_line "^store  *file://$d/store" || return 1
+    "$runfs" status "$d/cache" | has_line "^store  *file://$d/store" || return 1
     grep -q '^runfs_dirty_files 1$' "$d/mnt/.runfs/metrics" ||
         say "metrics: $(grep dirty "$d/mnt/.runfs/metrics")" || return 1
     awk '!/^#/ && !/^runfs_[a-z_]+ [0-9]+$/ { print; bad = 1 } END { exit bad }' \
@@ -72,10 +72,10 @@ test_overview_of_what_was_left() {
     fresh left
     die_with_debts || return 1
     # By the dead mountpoint, the store, and the folder that it is.
-    in_home "$runfs" recover "$d/mnt" | grep -q 'write .*x$' || say 'not by the mountpoint' || return 1
+    in_home "$runfs" recover "$d/mnt" | has_line 'write .*x$' || say 'not by the mountpoint' || return 1
     refused 3 'had died' "$runfs" umount "$d/mnt" || return 1
-    in_home "$runfs" recover "file://$d/store" | grep -q 'write .*x$' || say 'not by the store' || return 1
-    in_home "$runfs" recover "$d/store" | grep -q 'write .*x$' || say 'not by the folder' || return 1
+    in_home "$runfs" recover "file://$d/store" | has_line 'write .*x$' || say 'not by the store' || return 1
+    in_home "$runfs" recover "$d/store" | has_line 'write .*x$' || say 'not by the folder' || return 1
     in_home "$runfs" status >"$d/all" || return 1
     grep -A1 "^left: cache $dir  file://$d/store" "$d/all" |
         grep -q "publish them: runfs recover --publish $dir\$" || say "$(cat "$d/all")" || return 1
@@ -85,7 +85,7 @@ test_overview_of_what_was_left() {
         say "$(cat "$work/out" "$work/err")" || return 1
     remove_cache "$dir.copy" || return 1
     in_home "$runfs" recover --publish "$d/mnt" && grep -qx precious "$d/store/x" || return 1
-    ! in_home "$runfs" status | grep -q "$dir" || say 'it is told though it owes nothing' || return 1
+    ! in_home "$runfs" status | has_line "$dir" || say 'it is told though it owes nothing' || return 1
     remove_cache "$dir"
 }
 
@@ -104,9 +104,9 @@ test_two_look_at_a_cache() {
     die_with_debts || return 1
     umount -l "$d/mnt" 2>/dev/null || fusermount3 -u -z "$d/mnt"
     has_cache "$dir" 1.5 || return 1
-    in_home "$runfs" status | grep -q "^left: cache $dir " || say 'status: it was looked at' || return 1
+    in_home "$runfs" status | has_line "^left: cache $dir " || say 'status: it was looked at' || return 1
     has_cache "$dir" 1.5 || return 1
-    in_home "$runfs" recover "$dir" | grep -q 'write .*x$' || say 'recover: it was looked at' || return 1
+    in_home "$runfs" recover "$dir" | has_line 'write .*x$' || say 'recover: it was looked at' || return 1
     has_cache "$dir" 1.5 || return 1
     in_home "$runfs" recover --publish "$dir" && grep -qx precious "$d/store/x" || return 1
     has_cache "$dir" 2.7 || return 1

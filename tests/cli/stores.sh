@@ -66,7 +66,7 @@ test_status_of_three_stores() {
         json 'd["requests"]["requests"] == sum(s["requests"] for s in d["stores"])' <"$d/status.json" | grep -qx True ||
         say "$(cat "$d/status.json")" || return 1
     awk -v p="$d/mnt" '$5 == p' /proc/self/mountinfo | grep -q ' runfs:ckpt+data+logs ' || say 'another name' || return 1
-    "$runfs" status "$d/mnt" | grep -q "^  ckpt  *file://$d/ckpt, [0-9]* requests, 0 failed" || return 1
+    "$runfs" status "$d/mnt" | has_line "^  ckpt  *file://$d/ckpt, [0-9]* requests, 0 failed" || return 1
     # By its name alone it is found when no other has it: another run of these may, and all are told then.
     try "$runfs" status runfs:ckpt+data+logs
     grep -q "^mountpoint  *$d/mnt" "$work/out" || grep -q "is mounted .* times, name one of them: .*$d/mnt" "$work/err" ||
@@ -104,7 +104,7 @@ test_status_of_a_path_of_three_stores() {
         [ "$(asked "$d/mnt/tmp/sums")" = "['$d/mnt/tmp/sums', 'local', None, 'tmp/**', 'scratch']" ] ||
         say "$(for part in runs/r1/logs set/part-0 tmp/sums; do asked "$d/mnt/$part"; done)" || return 1
     # The mount's own answer is above it, and all there is of the mount itself, or of what is not there.
-    "$runfs" status "$d/mnt/set/part-0" | grep -q "^mountpoint  *$d/mnt" || return 1
+    "$runfs" status "$d/mnt/set/part-0" | has_line "^mountpoint  *$d/mnt" || return 1
     [ "$(asked "$d/mnt/none")" = None ] && [ "$(asked "$d/mnt")" = None ] && [ -z "$(lines_of "$d/mnt")" ] ||
         say "$("$runfs" status "$d/mnt")" || return 1
     # So it is where the mount alone is to be had, as in a container.
@@ -122,7 +122,7 @@ test_status_says_where_what_is_owed_goes() {
         "[['ckpt', 'runs/{run}/checkpoint/**', 'checkpoint']]" ] || say "$(cat "$d/status.json")" || return 1
     [ "$(json '[f.get("store") for f in d["files"] if f["path"].endswith("train.log")]' <"$d/mnt/.runfs/status.json")" = "['logs']" ] ||
         say "$(cat "$d/mnt/.runfs/status.json")" || return 1
-    "$runfs" status --files "$d/mnt" | grep -q '^dirty .* runs/r1/checkpoint/model.pt  \[ckpt\]$' ||
+    "$runfs" status --files "$d/mnt" | has_line '^dirty .* runs/r1/checkpoint/model.pt  \[ckpt\]$' ||
         say "$("$runfs" status --files "$d/mnt")" || return 1
     umount_here
 }
@@ -135,7 +135,7 @@ test_status_of_a_path_of_one_store() {
     "$runfs" status --json --files "$d/mnt" >"$d/status.json" && python3 "$here/check_status.py" "$d/status.json" files || return 1
     [ "$(json '[sorted(f) for f in d["files"]]' <"$d/status.json")" = "[['bytes', 'bytes_done', 'kind', 'path', 'state']]" ] ||
         say "$(cat "$d/status.json")" || return 1
-    "$runfs" status --files "$d/mnt" | grep -q '^dirty .* f$' && umount_here
+    "$runfs" status --files "$d/mnt" | has_line '^dirty .* f$' && umount_here
 }
 
 # Who did not mount it, and may read the path, is told so, too; there the answer is of the path alone.
@@ -171,7 +171,7 @@ test_the_most_stores() {
     expect_code 0 && mount_three && echo text >"$d/mnt/256/file" || return 1
     title=$(awk -v p="$d/mnt" '$5 == p { print $(NF - 1) }' /proc/self/mountinfo)
     [[ $title = runfs:*-001+*-more && ${#title} -le 1024 ]] || say "$title" || return 1
-    "$runfs" status "$title" | grep -q "^mountpoint  *$d/mnt" && umount_here && grep -qx text "$d/256/file"
+    "$runfs" status "$title" | has_line "^mountpoint  *$d/mnt" && umount_here && grep -qx text "$d/256/file"
 }
 
 # Neither the configuration nor the stores' names are needed to publish what a crash left.

@@ -144,7 +144,7 @@ test_umount_below_another_mount() {
 }
 
 shows_an_error() {
-    "$runfs" status "$d/mnt" | grep -q '^last error'
+    "$runfs" status "$d/mnt" | has_line '^last error'
 }
 
 test_umount_that_fails() {
@@ -286,7 +286,7 @@ test_drain_timeout() {
     unmounted fusermount3 -u "$d/mnt" || return 1
     until_true 20 gone "$pid" || return 1
     grep -q 'are not in the store' "$d/cache/runfs.log" || say 'the log is silent' || return 1
-    "$runfs" recover --list "$d/cache" | grep -q kept
+    "$runfs" recover --list "$d/cache" | has_line kept
 }
 
 test_takeover_and_recover() {
