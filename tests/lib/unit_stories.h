@@ -39,6 +39,21 @@ static void watch(unsigned leaf, const struct call *c)
     (void)pthread_mutex_unlock(&sent_lock);
 }
 
+static inline void forget_sent(void)
+{
+    (void)pthread_mutex_lock(&sent_lock);
+    sent[0] = '\0';
+    (void)pthread_mutex_unlock(&sent_lock);
+}
+
+static inline bool was_sent(const char *key)
+{
+    (void)pthread_mutex_lock(&sent_lock);
+    bool was = strstr(sent, key);
+    (void)pthread_mutex_unlock(&sent_lock);
+    return was;
+}
+
 static void setup(void)
 {
     struct policy *p = &w.policies[1];
@@ -51,7 +66,7 @@ static void setup(void)
     p->unit_idle_ns = HOUR;
     w.d.config.settle_ns = 0;
     w.d.config.retry_ns = 20 * NS_PER_MS;
-    sent[0] = '\0';
+    forget_sent();
     atomic_store(&w.watch, watch);
 }
 

@@ -33,7 +33,7 @@ static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int refuses_notes, refuses_leases, refuses_removals, refuses_seals,
     refuses_seal_removals;
 static _Atomic(const char *) refused; /* this key */
-static atomic_uint notes_refused;
+static atomic_uint notes_refused, leases_refused;
 static _Atomic int64_t beaten_ns; /* when the last rewrite of the lease that worked began */
 
 static void note_call(char sign, const char *key)
@@ -72,6 +72,8 @@ static int64_t around(struct layer *l, struct call *c)
     (void)l;
     if (err && c->kind == CALL_PUT && begins(c->key, UNITS))
         atomic_fetch_add(&notes_refused, 1);
+    if (err && c->kind == CALL_PUT && begins(c->key, LEASES))
+        atomic_fetch_add(&leases_refused, 1);
     if (err)
         return op_fail(c->op, -err, "%s: refused by the test", c->key ? c->key : c->keys[0]);
     int64_t now_ns = clock_boot_ns(), r = call_next(c);
@@ -94,6 +96,7 @@ static void setup(void)
     atomic_store(&refuses_seal_removals, 0);
     atomic_store(&refused, NULL);
     atomic_store(&notes_refused, 0);
+    atomic_store(&leases_refused, 0);
     atomic_store(&beaten_ns, 0);
     driven_init_like_s3(&d, around);
     d.config.settle_ns = 0;
@@ -259,6 +262,8 @@ START_TEST(nothing_comes_before_the_note)
     put("checkpoint-1/_SUCCESS");
     put("beside");
     DRIVEN_WAIT(has("beside"));
+    DRIVEN_WAIT(atomic_load(lease ? &leases_refused : &notes_refused) >
+                1); /* the first is known */
     struct op op;
     op_init(&op, 500 * NS_PER_MS);
     int r = cache_flush_path(d.cache, "checkpoint-1", 0, &op, NULL, NULL);
