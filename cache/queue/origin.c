@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 /* What one mount put to a key, up to a time. */
@@ -123,20 +124,54 @@ static uint64_t origin_of(uint64_t number, struct place at)
     return hash_fnv(number, at.key);
 }
 
+/* A folder has no room for it in what is no regular file: the note names such a thing by what
+ * it is. Who has put the same there lost nothing. */
+static bool is_unsigned(struct cache *c, struct place at, const struct attrs *a)
+{
+    return a->has & ATTR_MODE && !S_ISREG(a->mode) && !S_ISDIR(a->mode) &&
+           store_can(c->store, at.key, STORE_PROMPT);
+}
+
+static uint64_t mark_of(const struct attrs *a)
+{
+    const char *target = a->has & ATTR_TARGET ? a->target : "";
+
+    return hash_fnv((a->mode & S_IFMT) ^ FNV_START ^ (a->has & ATTR_RDEV ? a->rdev : 0),
+                    target);
+}
+
+static bool was_put_locked(struct origins *o, struct place at, uint64_t origin, int64_t ns)
+    REQUIRES(origins_mutex)
+{
+    const struct put *p = find_put(o, at);
+    const struct sent *s;
+
+    LL_FOREACH(p ? p->sent : NULL, s)
+    {
+        if (s->origin == origin && ns <= s->last_ns)
+            return true;
+    }
+    return false;
+}
+
 bool origin_is_ours(struct cache *c, struct place at, const struct attrs *a)
 {
     struct origins *o = c->queue->own->origins;
     bool ours = false;
 
-    if (!(a->has & ATTR_ORIGIN))
-        return false;
+    if (!(a->has & ATTR_ORIGIN)) {
+        if (!is_unsigned(c, at, a))
+            return false;
+        origins_lock(o);
+        ours = was_put_locked(o, at, mark_of(a), INT64_MIN);
+        origins_unlock(o);
+        return ours;
+    }
     origins_lock(o);
     /* A later time than that of anything that was sent is of another life of this cache. */
     if (a->origin == origin_of(o->number, at))
         ours = a->origin_ns <= o->last_ns;
-    struct put *p = ours ? NULL : find_put(o, at);
-    for (struct sent *s = p ? p->sent : NULL; s && !ours; s = s->next)
-        ours = s->origin == a->origin && a->origin_ns <= s->last_ns;
+    ours = ours || was_put_locked(o, at, a->origin, a->origin_ns);
     origins_unlock(o);
     return ours;
 }
@@ -218,11 +253,12 @@ void origin_sign(struct cache *c, struct place at, struct attrs *a)
     a->has |= ATTR_ORIGIN;
     a->origin = origin_of(o->number, at);
     a->origin_ns = clock_real_ns();
-    if (!store_can(c->store, at.key, STORE_ORIGIN))
+    bool is_marked = is_unsigned(c, at, a);
+    if (!is_marked && !store_can(c->store, at.key, STORE_ORIGIN))
         return;
-    const struct journal_put note = {at.key, a->origin, a->origin_ns};
+    const struct journal_put note = {at.key, is_marked ? mark_of(a) : a->origin, a->origin_ns};
     origins_lock(o);
-    int r = remember_locked(o, at, a->origin, a->origin_ns);
+    int r = remember_locked(o, at, note.origin, note.last_ns);
     if (o->last_ns < a->origin_ns)
         o->last_ns = a->origin_ns;
     struct put *settled = o->settled;

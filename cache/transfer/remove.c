@@ -41,13 +41,6 @@ static void send_again_locked(struct cache *c, const struct intent *i) REQUIRES(
         upload_forget_unnoted_locked(n);
 }
 
-/* A link in a folder does not say who made it: it goes, as while this cache is mounted. */
-static bool is_of_nobody(struct cache *c, struct place at, const struct attrs *a)
-{
-    return store_can(c->store, at.key, STORE_PROMPT) && (a->has & ATTR_TARGET) &&
-           !(a->has & ATTR_ORIGIN);
-}
-
 /* The version at the store that an intention means is not the one that is there. Its own later
  * version is meant, too, and of one whose version was not known here, whatever is there. 1: its
  * version was removed, or never was; -ESTALE: somebody else's stays. */
@@ -63,8 +56,8 @@ static int resolve_removal(struct cache *c, const struct intent *i, struct op *o
         if (r < 0)
             return r;
         const char *etag = there.etag;
-        bool meant = !known || origin_is_ours(c, at, &there.attrs) ||
-                     is_of_nobody(c, at, &there.attrs) || strcmp(etag, i->etag) == 0;
+        bool meant =
+            !known || origin_is_ours(c, at, &there.attrs) || strcmp(etag, i->etag) == 0;
         r = there.is_prefix ? 0
             : meant         ? store_remove(c->store, op, &at.key, &etag, 1, NULL)
                             : op_fail(op, -ESTALE,

@@ -273,6 +273,77 @@ START_TEST(a_link_that_was_sent_goes)
 }
 END_TEST
 
+static const enum kind folders[] = {FOLDER, FOLDER_PLAIN};
+
+/* In place of what the folder has there. */
+static void link_by_others(const char *path, const char *target)
+{
+    char where[160];
+
+    (void)snprintf(where, sizeof(where), "%s/%s", d->folder, path);
+    ck_assert(unlink(where) == 0 || errno == ENOENT);
+    ck_assert_int_eq(symlink(target, where), 0);
+}
+
+/* A file that came to the name in between finds the link that was sent. */
+START_TEST(a_link_that_was_sent_is_replaced)
+{
+    begin(folders[_i]);
+    put("a/d/file", "text");
+    ck_assert_int_eq(driven_flush(d), 0);
+    atomic_store(&lost, true);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    DRIVEN_WAIT(atomic_load(&away));
+    ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
+    put("a/d/link", "text");
+    killed();
+    comes_back();
+    stored("a/d/link", "text");
+    ck_assert_int_eq(stats().last_error, 0);
+    end();
+}
+END_TEST
+
+/* One that leads elsewhere is somebody else's. */
+START_TEST(a_link_of_others_stays)
+{
+    auto_free char *target = NULL;
+
+    begin(folders[_i]);
+    atomic_store(&lost, true);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    DRIVEN_WAIT(atomic_load(&away));
+    ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
+    put("a/d/link", "text");
+    killed();
+    link_by_others("a/d/link", "elsewhere");
+    comes_back();
+    keeps("a/d/link", "text");
+    DRIVEN_WAIT(driven_readlink(d, "a/d/link", &target) == 0);
+    ck_assert_str_eq(target, "elsewhere");
+    end();
+}
+END_TEST
+
+/* Nor does a removal take such a one. */
+START_TEST(a_link_of_others_is_not_removed)
+{
+    auto_free char *target = NULL;
+
+    begin(folders[_i]);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    ck_assert_int_eq(driven_flush(d), 0);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
+    killed();
+    link_by_others("a/d/link", "elsewhere");
+    comes_back();
+    DRIVEN_WAIT(driven_readlink(d, "a/d/link", &target) == 0);
+    ck_assert_str_eq(target, "elsewhere");
+    end();
+}
+END_TEST
+
 /* What this mount has stored itself is as ever: in a folder the last upload wins. */
 START_TEST(what_was_stored_since_is_owed_by_this_mount)
 {
@@ -447,6 +518,9 @@ static Suite *suite(void)
     tcase_add_loop_test(t, a_removal_leaves_what_came_since, 0, KINDS);
     tcase_add_loop_test(t, a_removal_takes_what_was_sent_before, 0, 2 * ORIGINS);
     tcase_add_loop_test(t, a_link_that_was_sent_goes, FOLDER, FOLDER + 1);
+    tcase_add_loop_test(t, a_link_that_was_sent_is_replaced, 0, (int)ARRAY_SIZE(folders));
+    tcase_add_loop_test(t, a_link_of_others_stays, 0, (int)ARRAY_SIZE(folders));
+    tcase_add_loop_test(t, a_link_of_others_is_not_removed, 0, (int)ARRAY_SIZE(folders));
     tcase_add_loop_test(t, a_directory_stays_for_what_came_into_it, 0, KINDS);
     tcase_add_loop_test(t, attributes_are_not_of_what_came_since, 0, KINDS);
     tcase_add_loop_test(t, an_upload_is_one_request, 0, KINDS);
