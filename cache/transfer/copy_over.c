@@ -26,17 +26,24 @@ static bool is_known_here(struct copying *k, const struct object *there)
     return ret;
 }
 
+/* A link in a folder has no origin; one that leads to the same place is as good. */
+static bool has_same_origin(const struct attrs *a, const struct attrs *b)
+{
+    if (a->has & b->has & ATTR_ORIGIN)
+        return a->origin == b->origin && a->origin_ns == b->origin_ns;
+    return !((a->has | b->has) & ATTR_ORIGIN) && (a->has & b->has & ATTR_TARGET) &&
+           strcmp(a->target, b->target) == 0;
+}
+
 /* Whether it is a copy of what is to be renamed, which an earlier mount made: it has the origin
  * of the old name. */
 static int is_copy(struct copying *k, struct op *op, const struct object *there)
 {
     struct object from = {0};
-    int r = there->attrs.has & ATTR_ORIGIN
+    int r = there->attrs.has & (ATTR_ORIGIN | ATTR_TARGET)
                 ? store_stat(k->cache->store, op, place_of_path(k->from).key, &from)
                 : -ENOENT;
-    bool same = r == 0 && from.attrs.has & ATTR_ORIGIN &&
-                from.attrs.origin == there->attrs.origin &&
-                from.attrs.origin_ns == there->attrs.origin_ns;
+    bool same = r == 0 && has_same_origin(&from.attrs, &there->attrs);
 
     object_release(&from);
     return r < 0 && r != -ENOENT ? r : same;

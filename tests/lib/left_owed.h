@@ -33,7 +33,8 @@ enum kind {
     MIXED,
     ORIGINS,
     FOLDER_PLAIN = ORIGINS,
-    KINDS
+    KINDS,
+    FOLDER_COPYING = KINDS
 };
 
 static const struct routed_row rows[] = {
@@ -101,7 +102,7 @@ static void begin(int i)
     atomic_store(&lost, false);
     if (kind == MEM || kind == COPYING)
         driven_init(d, around);
-    else if (kind == FOLDER || kind == FOLDER_PLAIN)
+    else if (kind == FOLDER || kind == FOLDER_PLAIN || kind == FOLDER_COPYING)
         driven_init_folder(d, around, PART);
     else if (kind == ROUTED_TO_FOLDERS || kind == MIXED)
         route(kind == MIXED ? ROUTED_MIXED : ROUTED_FOLDERS);
@@ -109,7 +110,7 @@ static void begin(int i)
         driven_init_like_s3(d, around);
     if (kind == FOLDER_PLAIN)
         d->store->facts.caps &= ~(unsigned)STORE_ORIGIN;
-    if (kind == COPYING)
+    if (kind == COPYING || kind == FOLDER_COPYING)
         d->store->facts.caps &= ~(unsigned)STORE_RENAME;
     d->config.list_timeout_ns = d->config.attr_timeout_ns = 50 * NS_PER_MS;
     d->config.retry_ns = 20 * NS_PER_MS;

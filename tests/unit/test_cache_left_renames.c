@@ -71,6 +71,29 @@ START_TEST(a_rename_that_was_carried_out_is_ours)
 }
 END_TEST
 
+/* A link has no room to say who put it, nor has its copy. */
+START_TEST(a_rename_of_a_link_that_was_carried_out_is_ours)
+{
+    auto_free char *target = NULL;
+    struct stat st;
+
+    begin(_i);
+    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
+    ck_assert_int_eq(driven_flush(d), 0);
+    atomic_store(&lost, true);
+    ck_assert_int_eq(driven_rename(d, "a/d/link", "a/d/g"), 0);
+    DRIVEN_WAIT(atomic_load(&away));
+    killed();
+    comes_back();
+    ck_assert_int_eq(stats().last_error, 0);
+    ck_assert_int_eq(driven_readlink(d, "a/d/g", &target), 0);
+    ck_assert_str_eq(target, "f");
+    ck_assert_int_eq(driven_stat(d, "a/d/link", &st), -ENOENT);
+    driven_stores(d, "a/d/link", NULL);
+    end();
+}
+END_TEST
+
 START_TEST(a_rename_takes_the_place_of_what_was_removed)
 {
     begin(_i);
@@ -205,6 +228,8 @@ static Suite *suite(void)
     tcase_add_loop_test(t, a_rename_is_carried_out, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_rename_replaces_nothing_that_came_since, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_rename_that_was_carried_out_is_ours, 0, 2 * KINDS);
+    tcase_add_loop_test(t, a_rename_of_a_link_that_was_carried_out_is_ours, 0,
+                        FOLDER_COPYING + 1);
     tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_removed, 0, KINDS);
     tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_sent, 0, ORIGINS);
     tcase_add_loop_test(t, a_renamed_file_that_was_changed_replaces_no_more, 0, 2 * KINDS);
