@@ -139,15 +139,20 @@ static void is_stored(struct driven *d, const char *data)
     ck_assert_mem_eq(back, data, SIZE);
 }
 
-/* What the next mount sends until all is stored. */
-static void finishes(struct driven *d, const char *data, unsigned parts)
+/* The next mount, until all is stored. */
+static void finish(struct driven *d, const char *data)
 {
     driven_mount(d);
     ck_assert_int_eq(driven_flush(d), 0);
-    ck_assert_uint_eq(atomic_load(&sent), parts);
     is_stored(d, data);
     ck_assert_uint_eq(sessions_left(d), 0);
     driven_unmount(d);
+}
+
+static void finishes(struct driven *d, const char *data, unsigned parts)
+{
+    finish(d, data);
+    ck_assert_uint_eq(atomic_load(&sent), parts);
 }
 
 /* ---- tests ---- */
@@ -155,16 +160,18 @@ static void finishes(struct driven *d, const char *data, unsigned parts)
 static const struct {
     const char *point;
     unsigned kill_after, sent_again;
+    bool or_none;
 } deaths[] = {
-    {"session-noted", 0, PARTS},
-    {"session-begun", 0, PARTS},
-    {"upload-session", 0, PARTS},
-    {NULL, 5, PARTS - 5},
-    {NULL, PARTS, 0},
-    {"upload-parts", 0, 0},
-    /* A folder doesn't tell whose version it has: it is written once more. */
-    {"session-committed", 0, PARTS},
-    {"upload-committed", 0, PARTS},
+    {"session-noted", 0, PARTS, false},
+    {"session-begun", 0, PARTS, false},
+    {"upload-session", 0, PARTS, false},
+    {NULL, 5, PARTS - 5, false},
+    {NULL, PARTS, 0, false},
+    {"upload-parts", 0, 0, false},
+    /* Whose it is a folder tells only of a file that was written 20 ms before it was put: else
+     * it is written once more. */
+    {"session-committed", 0, PARTS, true},
+    {"upload-committed", 0, PARTS, true},
 };
 
 START_TEST(only_what_is_missing_is_sent)
@@ -175,7 +182,9 @@ START_TEST(only_what_is_missing_is_sent)
     setup(&d);
     fill(data, 1);
     killed_at(&d, deaths[_i].point, deaths[_i].kill_after, data);
-    finishes(&d, data, deaths[_i].sent_again);
+    finish(&d, data);
+    unsigned n = atomic_load(&sent);
+    ck_assert_msg(n == deaths[_i].sent_again || (n == 0 && deaths[_i].or_none), "%u", n);
     driven_release(&d);
 }
 END_TEST
