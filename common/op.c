@@ -61,6 +61,13 @@ static bool is_enough(const struct op *op)
     return ns && clock_mono_ns() >= ns;
 }
 
+static int64_t lease_left_ns(const struct op *op)
+{
+    if (!op->lease_end_ns)
+        return OP_FOREVER;
+    return atomic_load_explicit(op->lease_end_ns, memory_order_relaxed) - clock_boot_ns();
+}
+
 int op_check(struct op *op)
 {
     if (op->cancelled && atomic_load_explicit(op->cancelled, memory_order_relaxed))
@@ -69,21 +76,18 @@ int op_check(struct op *op)
         return op_end(op, -EINTR, "another answer will do");
     if (op->deadline_ns != OP_FOREVER && clock_mono_ns() >= op->deadline_ns)
         return op_end(op, -ETIMEDOUT, "the time limit is over");
-    if (op->lease_end_ns && clock_boot_ns() >= op->lease_end_ns)
+    if (lease_left_ns(op) <= 0)
         return op_end(op, -ETIMEDOUT, "the lease of this mount has ended");
     return 0;
 }
 
 int64_t op_left_ns(const struct op *op)
 {
-    int64_t left = OP_FOREVER, of_lease;
+    int64_t left = OP_FOREVER, of_lease = lease_left_ns(op);
 
     if (op->deadline_ns != OP_FOREVER)
         left = op->deadline_ns - clock_mono_ns();
-    if (op->lease_end_ns) {
-        of_lease = op->lease_end_ns - clock_boot_ns();
-        left = of_lease < left ? of_lease : left;
-    }
+    left = of_lease < left ? of_lease : left;
     return left > 0 ? left : 0;
 }
 

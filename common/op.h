@@ -17,9 +17,10 @@
 struct op_notes;
 
 struct op {
-    int64_t deadline_ns;          /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
-    int64_t lease_end_ns;         /* the same by CLOCK_BOOTTIME, which goes on while the machine
-                                     sleeps: from then on nothing of it may be sent; 0: none */
+    int64_t deadline_ns; /* CLOCK_MONOTONIC; OP_FOREVER waits for ever */
+    /* The same by CLOCK_BOOTTIME, which goes on while the machine sleeps: from then on nothing
+     * of it may be sent. It moves on while the lease is renewed. NULL: none. */
+    const atomic_llong *lease_end_ns;
     const atomic_bool *cancelled; /* set by the requester, polled by drivers; may be NULL */
     /* Set by who asks several and has a good answer: from then on (CLOCK_MONOTONIC) the others
      * end as if they were cancelled; 0 not yet. May be NULL. */

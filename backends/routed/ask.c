@@ -215,7 +215,7 @@ struct crowd_calls {
     atomic_bool *begun;   /* of each call */
     atomic_size_t behind; /* all calls before it have begun */
     int64_t patience_ns;
-    int64_t lease_end_ns;
+    const atomic_llong *lease_end_ns;
     const atomic_bool *cancelled;
 };
 

@@ -10,9 +10,19 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 extern struct lock_class lease_mutex;
+
+/* A time in which the lease is held without a gap. Requests look at its end for as long as they
+ * last, so it stays when another one has begun. */
+struct term {
+    struct term *next; /* the one before */
+    uint64_t number;
+    atomic_llong end_ns;
+};
 
 struct lease {
     /* Constant. */
@@ -30,6 +40,7 @@ struct lease {
         unsigned needs;
         bool told; /* the last that the hooks heard is that it is held */
         struct lease_times times;
+        struct term *terms; /* the newest first */
         uint64_t beat;
         int err;                                 /* of the last rewrite */
         char why[sizeof(((struct op *)0)->why)]; /* of the last rewrite that failed */
@@ -50,6 +61,21 @@ static int put_lease(struct lease *l, struct op *op, uint64_t beat)
     if (!text)
         return op_fail(op, -ENOMEM, "out of memory");
     return own_put(l->config.store, op, l->key, text);
+}
+
+/* The requests of the term may go on for longer. Without memory for a new one nothing can be
+ * bound to it; the next rewrite tries again. */
+static void prolong_locked(struct lease *l) REQUIRES(lease_mutex)
+{
+    if (!l->terms || l->terms->number != l->times.term) {
+        struct term *t = calloc(1, sizeof(*t));
+        if (!t)
+            return;
+        t->number = l->times.term;
+        LL_PREPEND(l->terms, t);
+    }
+    atomic_store_explicit(&l->terms->end_ns, l->times.began_ns + l->times.ttl_ns,
+                          memory_order_relaxed);
 }
 
 /* One rewrite. */
@@ -74,6 +100,8 @@ static void beat_locked(struct lease *l) REQUIRES(lease_mutex)
     }
     l->why[0] = '\0';
     (void)lease_times_beaten(&l->times, began_ns, now_ns);
+    if (lease_times_hold(&l->times, now_ns))
+        prolong_locked(l);
 }
 
 /* Tells that it was lost. A rewrite that worked after its end was too late for that term. */
@@ -231,9 +259,10 @@ int lease_bind(struct lease *l, uint64_t term, struct op *op)
     bool held;
 
     lease_lock(l);
-    held = l->needs && l->times.term == term && lease_times_hold(&l->times, l->config.now());
+    held = l->needs && l->times.term == term && lease_times_hold(&l->times, l->config.now()) &&
+           l->terms && l->terms->number == term;
     if (held)
-        op->lease_end_ns = l->times.began_ns + l->times.ttl_ns;
+        op->lease_end_ns = &l->terms->end_ns;
     lease_unlock(l);
     return held ? 0
                 : op_fail(op, -ESTALE, "the lease of this mount, %s/%s, was lost",
@@ -268,6 +297,16 @@ struct lease *lease_new(const struct lease_config *config)
     return NULL;
 }
 
+static void terms_free(struct term *terms)
+{
+    struct term *t, *next;
+
+    LL_FOREACH_SAFE(terms, t, next)
+    {
+        free(t);
+    }
+}
+
 void lease_free(struct lease *l)
 {
     if (!l)
@@ -278,6 +317,9 @@ void lease_free(struct lease *l)
     pthread_cond_broadcast(&l->changed);
     lease_unlock(l);
     pool_free(pool);
+    lease_lock(l);
+    terms_free(l->terms);
+    lease_unlock(l);
     pthread_cond_destroy(&l->changed);
     mutex_destroy(&l->lock);
     free(l->key);

@@ -55,8 +55,9 @@ bool lease_is_held(struct lease *l);
 #define LEASE_WHY_SIZE 1024
 /* 0; or the negative errno of the last rewrite, which failed, and why. */
 int lease_failure(struct lease *l, char ret_why[LEASE_WHY_SIZE]);
-/* The look before a request: lets the op end with the lease. 0; or -ESTALE with op->why: it is
- * not held now, or in another term. */
+/* The look before a request: lets the op end with the term of the lease, whose end moves on as
+ * it is renewed. The op looks at it until lease_free(). 0; or -ESTALE with op->why: it is not
+ * held now, or in another term. */
 int lease_bind(struct lease *l, uint64_t term, struct op *op);
 
 #endif

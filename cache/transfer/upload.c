@@ -584,9 +584,11 @@ static int note_sent(struct job *j)
 
 void upload_op(const struct job *j, struct op *op)
 {
+    static const atomic_llong ended_ns = 1;
+
     cache_op(j->cache, op);
     if (j->lease && lease_bind(j->lease, j->term, op) < 0)
-        op->lease_end_ns = 1; /* it has ended, and so has the request */
+        op->lease_end_ns = &ended_ns;
 }
 
 static void run_upload(struct task *task)

@@ -33,6 +33,7 @@ static pthread_mutex_t sent_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int refuses_notes, refuses_leases, refuses_removals, refuses_seals,
     refuses_seal_removals;
 static _Atomic(const char *) refused; /* this key */
+static _Atomic(const char *) slow;    /* the put of this key takes longer than a lease */
 static atomic_uint notes_refused, leases_refused;
 static _Atomic int64_t beaten_ns; /* when the last rewrite of the lease that worked began */
 
@@ -65,11 +66,27 @@ static int refusal_of(const struct call *c)
                                              : 0;
 }
 
+#define TTL_NS NS_PER_SEC
+
+/* As over a link on which the request is on its way for so long. */
+static int64_t take_long(struct op *op)
+{
+    int64_t until_ns = clock_boot_ns() + TTL_NS + TTL_NS / 2;
+    int r = 0;
+
+    while (r == 0 && clock_boot_ns() < until_ns)
+        r = op_sleep(op, 10 * NS_PER_MS);
+    return r;
+}
+
 static int64_t around(struct layer *l, struct call *c)
 {
+    const char *key = atomic_load(&slow);
     int err = refusal_of(c);
 
     (void)l;
+    if (key && c->kind == CALL_PUT && strcmp(key, c->key) == 0 && take_long(c->op) < 0)
+        return -ETIMEDOUT;
     if (err && c->kind == CALL_PUT && begins(c->key, UNITS))
         atomic_fetch_add(&notes_refused, 1);
     if (err && c->kind == CALL_PUT && begins(c->key, LEASES))
@@ -95,6 +112,7 @@ static void setup(void)
     atomic_store(&refuses_seals, 0);
     atomic_store(&refuses_seal_removals, 0);
     atomic_store(&refused, NULL);
+    atomic_store(&slow, NULL);
     atomic_store(&notes_refused, 0);
     atomic_store(&leases_refused, 0);
     atomic_store(&beaten_ns, 0);
@@ -130,8 +148,6 @@ static void mount_with(int64_t ttl_ns, int64_t idle_ns)
     d.config.stores = &store;
     driven_mount(&d);
 }
-
-#define TTL_NS NS_PER_SEC
 
 /* What nobody renews for its ttl is lost, by what a lease is. */
 static void lose_lease(void)
@@ -494,6 +510,20 @@ START_TEST(a_found_unit_is_no_edit_by_its_own_files)
 }
 END_TEST
 
+/* It is renewed meanwhile. */
+START_TEST(a_file_may_take_longer_than_the_lease)
+{
+    mount_with(TTL_NS, NS_PER_MS);
+    atomic_store(&slow, _i ? "checkpoint-1/y" : "checkpoint-1/x"); /* the tail, or not */
+    made("checkpoint-1");
+    put("checkpoint-1/x");
+    put("checkpoint-1/y");
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert(has("checkpoint-1/x") && has("checkpoint-1/y"));
+    ck_assert_uint_eq(objects(UNITS), 0);
+}
+END_TEST
+
 /* A program that died left it, and nobody waits for it. */
 START_TEST(a_temporary_file_is_no_tail)
 {
@@ -628,6 +658,7 @@ int main(void)
     tcase_add_test(t, a_unit_in_what_is_staged_now_is_none);
     tcase_add_test(t, a_note_that_is_refused_later_goes);
     tcase_add_test(t, a_found_unit_is_no_edit_by_its_own_files);
+    tcase_add_loop_test(t, a_file_may_take_longer_than_the_lease, 0, 2);
     tcase_add_test(t, a_temporary_file_is_no_tail);
     tcase_add_loop_test(t, a_seal_that_is_refused_holds_nothing, 0, 2);
     tcase_add_test(t, a_seal_that_may_not_go_holds_nothing);

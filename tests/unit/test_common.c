@@ -43,22 +43,24 @@ END_TEST
 
 START_TEST(op_ends_with_the_lease)
 {
+    atomic_llong end_ns = clock_boot_ns() + 60 * NS_PER_SEC;
     struct op op;
 
     op_init(&op, OP_FOREVER);
-    op.lease_end_ns = clock_boot_ns() + 60 * NS_PER_SEC;
+    op.lease_end_ns = &end_ns;
     ck_assert_int_eq(op_check(&op), 0);
     ck_assert_int_le(op_left_ns(&op), 60 * NS_PER_SEC);
     ck_assert_int_gt(op_left_ns(&op), 0);
     op.deadline_ns = clock_mono_ns() + NS_PER_SEC;
     ck_assert_int_le(op_left_ns(&op), NS_PER_SEC); /* what comes first */
     op.deadline_ns = OP_FOREVER;
-    op.lease_end_ns = clock_boot_ns();
+    atomic_store(&end_ns, clock_boot_ns());
     ck_assert_int_eq(op_left_ns(&op), 0);
     ck_assert_int_eq(op_check(&op), -ETIMEDOUT);
     ck_assert_ptr_nonnull(strstr(op.why, "lease"));
     op_init(&op, 60 * NS_PER_SEC);
-    op.lease_end_ns = clock_boot_ns() + 30 * NS_PER_MS;
+    op.lease_end_ns = &end_ns;
+    atomic_store(&end_ns, clock_boot_ns() + 30 * NS_PER_MS);
     ck_assert_int_eq(op_sleep(&op, 50 * NS_PER_SEC), -ETIMEDOUT);
 }
 END_TEST

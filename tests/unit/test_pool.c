@@ -198,7 +198,7 @@ struct counted_calls {
 };
 
 /* Far away; each call has it, too. */
-#define LEASE_END_NS (INT64_MAX / 2)
+static const atomic_llong lease_end_ns = INT64_MAX / 2;
 
 static int count_call(struct each *each, size_t i, struct op *op)
 {
@@ -207,7 +207,7 @@ static int count_call(struct each *each, size_t i, struct op *op)
     atomic_fetch_add(&c->made[i], 1);
     ck_assert_ptr_eq(op->cancelled, c->cancelled);
     ck_assert(op_left_ns(op) > 0 && op_left_ns(op) <= c->each.patience_ns);
-    ck_assert_int_eq(op->lease_end_ns, LEASE_END_NS);
+    ck_assert_ptr_eq(op->lease_end_ns, &lease_end_ns);
     if (i < c->fails_at)
         return 0;
     op->retry_after_ns = 7;
@@ -231,7 +231,7 @@ START_TEST(pool_each_makes_all_calls)
 
     ck_assert_ptr_nonnull(pool);
     op_init(&op, OP_FOREVER);
-    op.lease_end_ns = LEASE_END_NS;
+    op.lease_end_ns = &lease_end_ns;
     op.cancelled = &cancelled;
     for (size_t k = 0; k < ARRAY_SIZE(at_once); k++) {
         each_of(&c, 100, at_once[k], SIZE_MAX);
@@ -255,7 +255,7 @@ START_TEST(pool_each_ends_after_a_failure)
 
     ck_assert_ptr_nonnull(pool);
     op_init(&op, OP_FOREVER);
-    op.lease_end_ns = LEASE_END_NS;
+    op.lease_end_ns = &lease_end_ns;
     each_of(&c, 100, 4, 3);
     ck_assert_int_eq(pool_each(pool, &c.each, &op), -EIO);
     ck_assert_str_eq(op.why, "call 3 failed");
