@@ -14,11 +14,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #define LOOK_NS (50 * NS_PER_MS)
 
 /* How many files go in one request. */
 #define BATCH 1000
+
+/* How long it may take to take the own note back. */
+#define BACK_NS (10 * NS_PER_SEC)
 
 #define VERSION_SIZE (STORE_ETAG_MAX + 32)
 
@@ -63,7 +67,7 @@ static int begin(struct left *l)
 static int rest(struct left *l, int64_t ns)
 {
     l->op->deadline_ns = OP_FOREVER;
-    l->op->lease_end_ns = 0;
+    l->op->lease_end_ns = NULL;
     return op_sleep(l->op, ns);
 }
 
@@ -498,10 +502,30 @@ static int do_it(struct left *l, bool drops)
     return r < 0 ? r : remove_notes(l);
 }
 
+/* Takes back its `take`, and those of earlier mounts: also when nobody waits for the answer any
+ * more, and without the lease. Where the deed was broken off, what was sent of it lands first.
+ */
+static int take_back(struct left *l, bool broken_off)
+{
+    struct op op;
+    int r = 0;
+
+    op_init(&op, OP_FOREVER);
+    if (broken_off)
+        r = op_sleep(&op, l->c->config.late_ns);
+    for (size_t i = 0; i <= l->n_takes && r == 0; i++) {
+        const char *id = i < l->n_takes ? l->takes[i] : l->c->queue->session;
+        op.deadline_ns = clock_mono_ns() + BACK_NS;
+        r = notes_remove(&l->notes, &op, NOTE_TAKE, l->c->queue->cache_id, id);
+    }
+    return r < 0 ? op_fail(l->op, r, "%s", op.why) : 0;
+}
+
 /* The note is taken back whatever happened; what failed first is told. */
 static int under_take(struct left *l, bool drops)
 {
     char why[sizeof(l->op->why)];
+    bool begun = false;
     int r = put_take(l);
     int pause = rest(l, l->c->config.late_ns);
 
@@ -513,21 +537,11 @@ static int under_take(struct left *l, bool drops)
         r = look(l, drops);
     if (r == 0)
         r = look_at_leases(l);
+    begun = r == 0;
     if (r == 0)
         r = do_it(l, drops);
     memcpy(why, l->op->why, sizeof(why));
-    int back = 0;
-    for (size_t i = 0; i < l->n_takes && back == 0; i++) {
-        back = begin(l);
-        if (back == 0)
-            back =
-                notes_remove(&l->notes, l->op, NOTE_TAKE, l->c->queue->cache_id, l->takes[i]);
-    }
-    if (back == 0)
-        back = begin(l);
-    if (back == 0)
-        back = notes_remove(&l->notes, l->op, NOTE_TAKE, l->c->queue->cache_id,
-                            l->c->queue->session);
+    int back = take_back(l, begun && r < 0);
     if (r < 0)
         memcpy(l->op->why, why, sizeof(why));
     return r < 0 ? r : back;
@@ -581,6 +595,46 @@ static int find_place(struct left *l, const char *path)
                : r;
 }
 
+static int same_path(const struct cleaning *a, const struct cleaning *b)
+{
+    return strcmp(a->path, b->path);
+}
+
+/* One at a time of each path: all of this mount have one name for their `take`. */
+static int enter(struct cache *c, struct op *op, struct cleaning *self)
+{
+    const struct cleaning *other;
+
+    cache_lock(c);
+    LL_SEARCH(c->queue->cleanings, other, self, same_path);
+    if (!other)
+        LL_PREPEND(c->queue->cleanings, self);
+    cache_unlock(c);
+    return other ? op_fail(op, -EAGAIN,
+                           "this mount is just at it, for another command: try again when "
+                           "that has ended")
+                 : 0;
+}
+
+static void leave(struct cache *c, struct cleaning *self)
+{
+    cache_lock(c);
+    LL_DELETE(c->queue->cleanings, self);
+    cache_unlock(c);
+}
+
+static int clean_alone(struct left *l, const char *path, bool drops)
+{
+    struct cleaning self = {.path = path};
+    int r = enter(l->c, l->op, &self);
+
+    if (r < 0)
+        return r;
+    r = clean(l, path, drops);
+    leave(l->c, &self);
+    return r;
+}
+
 int cache_clean_unit(struct cache *c, const char *path, bool drops, struct op *op)
 {
     struct left l = {.c = c, .op = op, .ttl_ns = lease_ttl_ns(c, path_volume(c, path, true))};
@@ -588,7 +642,7 @@ int cache_clean_unit(struct cache *c, const char *path, bool drops, struct op *o
                                 : find_place(&l, path);
 
     if (r == 0)
-        r = clean(&l, path, drops);
+        r = clean_alone(&l, path, drops);
     if (l.lease)
         lease_release(l.lease);
     cache_lock(c);

@@ -189,11 +189,18 @@ struct unit_note {
         uint64_t term;     /* of the lease, in which it was last put */
         bool left;         /* an earlier mount's, and recovery goes on */
         bool asks;         /* before it is put: what the store has is changed, or is new */
+        bool again;        /* behind that: what the store has of the unit may be less by now */
         int64_t doubt_ns;  /* CLOCK_MONOTONIC; until then a put of it may take effect */
         enum seal_how how; /* as what it is sealed */
         char *tail;        /* name below `at` of the file that comes last, or NULL */
         uint64_t files;    /* in the unit */
     };
+};
+
+/* A unit that this mount cleans up after others just now (left_units.c). */
+struct cleaning {
+    struct cleaning *next GUARDED_BY(cache_mutex);
+    const char *path; /* constant */
 };
 
 /* What the store is owed, of a whole cache. */
@@ -212,6 +219,7 @@ struct queue {
         unsigned pointer_renames;      /* of them: to the name of a pointer */
         unsigned moved;                /* intentions of names that went to another store */
         unsigned drain; /* flushes under way that want everything, staged files too */
+        struct cleaning *cleanings;
         struct deletion_lock *locks; /* in the order in which they were had */
         unsigned n_refusing;         /* of them */
         bool no_locks;               /* the mount has ended: there is none any more */
@@ -341,6 +349,8 @@ void file_put_off_locked(struct cache *c, struct file *f) REQUIRES(cache_mutex);
 void file_queue_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* file_queue_locked() where no content was closed: in its unit it comes where it came. */
 void file_queue_again_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
+/* The same for a file that the store had and has no more: in its unit, too, after a restart. */
+void file_queue_lost_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex);
 /* file_queue_locked() for a file that moves to another store, also while it is open for
  * writing: the removal of its old name waits for its upload then, other removals only for its
  * close. */
@@ -783,5 +793,16 @@ void unit_tell_failure_locked(struct cache *c, struct file *f, const struct entr
     REQUIRES(cache_mutex);
 /* Forgets them: the cache ends, and its nodes are freed next. */
 void units_free(struct cache *c) REQUIRES(cache_mutex);
+
+/* ---- unit_again.c ---- */
+/* The store was asked what it has below the directory of the note's unit: `has(arg, name)`.
+ * What it had before, and has no more, is owed again. 0, -ENOMEM; or -ESTALE and in *ret_lost
+ * (heap) the name of something that is whole in neither place. */
+int unit_look_again_locked(struct cache *c, struct unit_note *n,
+                           bool (*has)(void *arg, const char *name), void *arg, char **ret_lost)
+    REQUIRES(cache_mutex);
+/* Whether the node is in a unit whose note is not there: nobody knows whether others cleaned up
+ * behind this mount, and what the store has no more may be owed again. */
+bool unit_keeps_locked(const struct node *n) REQUIRES(cache_mutex);
 
 #endif

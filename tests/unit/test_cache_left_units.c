@@ -24,6 +24,8 @@ static const struct routed_row rows[] = {
 static struct routed_world w;
 static char removed[4096];     /* from the first store, each key behind a space */
 static atomic_bool comes_back; /* the owner does, when somebody puts a `take` */
+static atomic_bool breaks_off; /* who gave the command does, when its deed begins: */
+static atomic_bool broken_off;
 static atomic_bool beats;
 
 static void beat(void)
@@ -51,6 +53,9 @@ static void watch(unsigned leaf, const struct call *c)
 {
     if (leaf != 0)
         return;
+    if (atomic_load(&breaks_off) &&
+        (c->kind == CALL_REMOVE || (c->kind == CALL_PUT && strstr(c->key, SEALS_DIR "/"))))
+        atomic_store(&broken_off, true);
     if (c->kind == CALL_PUT && strstr(c->key, "/take~") && atomic_load(&comes_back))
         beat();
     for (size_t i = 0; c->kind == CALL_REMOVE && i < c->n_keys; i++) {
@@ -70,6 +75,8 @@ static void setup(void)
     w.d.config.late_ns = 50 * NS_PER_MS;
     removed[0] = '\0';
     atomic_store(&comes_back, false);
+    atomic_store(&breaks_off, false);
+    atomic_store(&broken_off, false);
     atomic_store(&w.watch, watch);
 }
 
@@ -150,6 +157,7 @@ static int clean(const char *path, bool drops)
     struct op op;
 
     op_init(&op, OP_FOREVER);
+    op.cancelled = &broken_off;
     int r = cache_clean_unit(w.d.cache, path, drops, &op);
     ck_assert_msg(r == 0 || *op.why, "%d without a word", r);
     return r;
@@ -249,6 +257,49 @@ START_TEST(there_is_nothing_to_do)
 }
 END_TEST
 
+/* Its `take` would tell others that it goes on, for as long as this mount lives. */
+START_TEST(what_is_broken_off_leaves_no_take)
+{
+    note(NOTE_OPEN, THEIRS);
+    half();
+    atomic_store(&breaks_off, true);
+    ck_assert_int_eq(clean("a/r/c-1", _i), -EINTR);
+    ck_assert(has_note(NOTE_OPEN) && !shown("a/r/c-1"));
+    ck_assert_uint_eq(state_of(NOTES_DIR).n, 1);
+}
+END_TEST
+
+static void *drop(void *arg)
+{
+    *(int *)arg = clean("a/r/c-1", true);
+    return NULL;
+}
+
+static bool is_at_it(void)
+{
+    cache_lock(w.d.cache);
+    bool is = w.d.cache->queue->cleanings;
+    cache_unlock(w.d.cache);
+    return is;
+}
+
+/* One that adopts would seal what another has not dropped yet. */
+START_TEST(one_command_at_a_time_cleans_up)
+{
+    pthread_t thread;
+    int r = 1;
+
+    note(NOTE_OPEN, THEIRS);
+    half();
+    ck_assert_int_eq(pthread_create(&thread, NULL, drop, &r), 0);
+    DRIVEN_WAIT(is_at_it());
+    ck_assert_int_eq(clean("a/r/c-1", _i), -EAGAIN);
+    (void)pthread_join(thread, NULL);
+    ck_assert_int_eq(r, 0);
+    ck_assert(!is_at_it() && !routed_has(&w, 0, "k/r/c-1/x"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_left_units");
@@ -261,6 +312,8 @@ int main(void)
     tcase_add_loop_test(t, an_owner_who_comes_back_keeps_it, 0, 2);
     tcase_add_loop_test(t, what_is_dropped_goes_tail_first, 0, 2);
     tcase_add_loop_test(t, there_is_nothing_to_do, 0, 2);
+    tcase_add_loop_test(t, what_is_broken_off_leaves_no_take, 0, 2);
+    tcase_add_loop_test(t, one_command_at_a_time_cleans_up, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
