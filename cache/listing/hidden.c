@@ -24,14 +24,31 @@ static int64_t believed_since(struct cache *c)
     return clock_mono_ns() - listing_validity_ns(c);
 }
 
+/* Whether the unit is hidden of which something in store `volume` is shown (0: its name alone).
+ * What several stores make is found while one of them does not answer, but for that one's part.
+ */
+static int hides(struct cache *c, struct op *op, const char *path, struct place at,
+                 unsigned volume, int64_t since_ns)
+{
+    bool elsewhere =
+        c->config.routes && path_is_joint(c, path) && path_volume(c, path, true) != volume;
+
+    return elsewhere ? noted_hides_elsewhere(c, op, at, since_ns)
+                     : noted_hides(c, op, at, since_ns);
+}
+
 /* ---- what is above ---- */
 
-/* The place of a directory that may be a unit; else none. Owned. */
-static struct place unit_place_locked(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
+/* The path of a directory that may be a unit, heap, and its place; else NULL. */
+static char *unit_path_locked(struct cache *c, struct node *dir, struct place *ret_at)
+    REQUIRES(cache_mutex)
 {
     auto_free char *path = dir->links ? node_path(dir) : NULL;
 
-    return path && path_may_be_unit(c, path) ? node_place(dir) : NO_PLACE;
+    if (!path || !path_may_be_unit(c, path))
+        return NULL;
+    *ret_at = node_place(dir);
+    return take_ptr(path);
 }
 
 /* The directory goes as one that the store has no more. False when something in it is ours. */
@@ -46,9 +63,9 @@ static bool go(struct cache *c, struct node *dir, struct place at)
     return gone;
 }
 
-/* Whether the directory is in a unit that is hidden, or is one; that goes. 1, 0, or why nobody
- * knows. */
-static int look_above(struct cache *c, struct op *op, struct node *dir)
+/* Whether the directory, of which something in that store is shown, is in a unit that is
+ * hidden, or is one; that goes. 1, 0, or why nobody knows. */
+static int look_above(struct cache *c, struct op *op, struct node *dir, unsigned volume)
 {
     struct node *n = dir;
     int r = 0;
@@ -56,10 +73,11 @@ static int look_above(struct cache *c, struct op *op, struct node *dir)
     cache_lock(c);
     node_ref_locked(n);
     while (r == 0 && n->links) {
-        auto_place struct place at = unit_place_locked(c, n);
+        auto_place struct place at = NO_PLACE;
+        auto_free char *path = unit_path_locked(c, n, &at);
         cache_unlock(c);
-        if (place_known(at))
-            r = noted_hides(c, op, at, believed_since(c));
+        if (path && place_known(at))
+            r = hides(c, op, path, at, volume, believed_since(c));
         if (r > 0)
             r = go(c, n, at);
         cache_lock(c);
@@ -77,6 +95,17 @@ static int look_above(struct cache *c, struct op *op, struct node *dir)
 
 /* ---- what was shown ---- */
 
+/* Which store has the directory itself, or (`name`) what is of that name in it. */
+static unsigned volume_of(struct cache *c, struct node *dir, const char *name, bool is_dir)
+{
+    cache_lock(c);
+    auto_free char *dir_path = node_path(dir);
+    cache_unlock(c);
+    auto_free char *path = dir_path ? path_join(dir_path, name) : NULL;
+
+    return path ? path_volume(c, path, is_dir) : 0;
+}
+
 /* Whether a name of the directory is hidden, at or behind which the store has something, as was
  * shown at `shown_ns`. */
 static int look(struct cache *c, struct op *op, struct node *dir, const char *name,
@@ -92,7 +121,7 @@ static int look(struct cache *c, struct op *op, struct node *dir, const char *na
         return op_fail(op, -ENOMEM, "out of memory");
     if (!path_may_be_unit(c, path))
         return 0;
-    return noted_hides(c, op, at, judged ? believed_since(c) : shown_ns);
+    return hides(c, op, path, at, 0, judged ? believed_since(c) : shown_ns);
 }
 
 int hidden_mark(struct listing *l, struct op *op, struct place at, int64_t shown_ns)
@@ -101,7 +130,10 @@ int hidden_mark(struct listing *l, struct op *op, struct place at, int64_t shown
 
     if (!hides_any(c))
         return 0;
-    int r = look_above(c, op, l->dir);
+    int r = look_above(c, op, l->dir, volume_of(c, l->dir, "", true));
+    /* Where the cache's disk did not let it go, nothing in it is shown. */
+    for (size_t i = 0; i < l->n && r > 0; i++)
+        l->v[i].hidden = true;
     for (size_t i = 0; i < l->n && r == 0; i++) {
         if (!l->v[i].obj.is_prefix)
             continue;
@@ -121,6 +153,6 @@ int hidden_name(struct cache *c, struct op *op, struct node *dir, const char *na
 
     if (!hides_any(c))
         return 0;
-    int r = look_above(c, op, dir);
+    int r = look_above(c, op, dir, volume_of(c, dir, name, obj->is_prefix));
     return r == 0 && obj->is_prefix ? look(c, op, dir, name, at, shown_ns) : r;
 }

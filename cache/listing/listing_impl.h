@@ -160,6 +160,10 @@ void listing_pause_while_it_moves(struct cache *c, const struct asked *asked)
  * holding no lock. */
 int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
     EXCLUDES(cache_mutex);
+/* The same for what is in other stores than the notes: while theirs does not answer nothing of
+ * that is hidden. */
+int noted_hides_elsewhere(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
+    EXCLUDES(cache_mutex);
 /* Frees all that is known of notes; nobody asks any more. */
 void noted_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 

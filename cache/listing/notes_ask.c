@@ -50,6 +50,7 @@ struct noted_state {
     bool renew GUARDED_BY(cache_mutex); /* nothing that is known is believed */
     bool taken GUARDED_BY(cache_mutex); /* somebody owns the rest: */
     int64_t asked_ns;                   /* CLOCK_MONOTONIC; for the directories; 0 never */
+    int64_t failed_ns;                  /* the same; the last question did; 0: it did not */
     bool refused;                       /* the answer was that it may not be read */
     bool warned;
     struct noted_dir *dirs; /* by their names */
@@ -472,7 +473,8 @@ static int hides(struct cache *c, struct op *op, struct noted_state *s,
     return judge_once(c, op, d, at, unit, name);
 }
 
-int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
+/* `hasty`: nobody waits for a store that did not answer just before. */
+static int ask(struct cache *c, struct op *op, struct place unit, int64_t since_ns, bool hasty)
 {
     struct notes_at at;
     struct noted_state *s;
@@ -482,9 +484,28 @@ int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since
         return r == -EOPNOTSUPP ? 0 : r;
     r = state_take(c, op, at.state, &s);
     if (r == 0) {
-        r = hides(c, op, s, &at, unit, since_ns);
+        bool fails = s->failed_ns && clock_mono_ns() - s->failed_ns < OUTAGE_NS;
+        r = hasty && fails ? 0 : hides(c, op, s, &at, unit, since_ns);
+        if (!(hasty && fails))
+            s->failed_ns = r < 0 ? clock_mono_ns() : 0;
         state_give(c, s);
     }
     notes_at_release(&at);
     return r;
+}
+
+int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
+{
+    return ask(c, op, unit, since_ns, false);
+}
+
+int noted_hides_elsewhere(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
+{
+    struct op own;
+
+    cache_op_within(c, &own, OUTAGE_WAIT_NS);
+    int r = ask(c, &own, unit, since_ns, true);
+    if (r == -ENOMEM || r == -EINTR)
+        return op_fail(op, r, "%s", own.why);
+    return r < 0 ? 0 : r;
 }

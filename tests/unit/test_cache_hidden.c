@@ -5,6 +5,7 @@
 #include "tests/lib/suite.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 /* The directory, as who has it open or is in it. */
 static struct node *held(const char *path)
@@ -179,6 +180,28 @@ START_TEST(it_goes_under_who_is_in_it)
 }
 END_TEST
 
+/* What the cache's disk does not let go is not filled again. */
+START_TEST(it_is_empty_where_it_can_not_go)
+{
+    char path[160];
+
+    impatient();
+    driven_mount(&d);
+    file("r/checkpoint-1/x");
+    driven_shows(&d, "r/checkpoint-1/x", "r/checkpoint-1/x");
+    (void)snprintf(path, sizeof(path), "%s/mirror/r/checkpoint-1/not-ours", d.dir);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    struct node *dir = held("r/checkpoint-1");
+    note(NOTE_OPEN, "r", "checkpoint-1", THEIRS);
+    file("r/checkpoint-1/y");
+    DRIVEN_WAIT(names_in(dir) == 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(names_in(dir), 0);
+    cache_forget(d.cache, dir, 1);
+    ck_assert_int_eq(rmdir(path), 0);
+}
+END_TEST
+
 /* ---- what is ours ---- */
 
 START_TEST(who_writes_in_it_sees_all)
@@ -311,6 +334,7 @@ int main(void)
     tcase_add_test(t, no_seal_counts_against_a_removal);
     tcase_add_loop_test(t, what_is_known_goes, 0, 2);
     tcase_add_test(t, it_goes_under_who_is_in_it);
+    tcase_add_test(t, it_is_empty_where_it_can_not_go);
     tcase_add_loop_test(t, who_writes_in_it_sees_all, 0, 2);
     tcase_add_loop_test(t, own_notes_do_not_hide, 0, ARRAY_SIZE(kinds));
     tcase_add_loop_test(t, what_was_written_here_stays, 0, 3);

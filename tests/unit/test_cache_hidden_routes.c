@@ -16,6 +16,8 @@
 static const struct routed_row rows[] = {
     {.path = "a/**", .key = "k/**", .leaf = 0, .policy = 1},
     {.path = "b/**", .key = "b/**", .leaf = 1, .policy = 1},
+    {.path = "runs/{run}/logs/**", .key = "l/{run}/**", .leaf = 2, .policy = 2},
+    {.path = "runs/{run}/**", .key = "r/{run}/**", .leaf = 0, .policy = 1},
     {.path = "**", .leaf = 1},
 };
 
@@ -105,6 +107,28 @@ START_TEST(a_store_answers_for_its_own_units)
 }
 END_TEST
 
+/* The run may be a unit of the store that is down, and its logs are found all the same. */
+START_TEST(a_store_that_is_down_hides_nothing_of_others)
+{
+    struct stat st;
+
+    w.d.config.ask_timeout_ns = w.d.config.store_timeout_ns = 5 * NS_PER_SEC;
+    w.d.config.list_timeout_ns = w.d.config.attr_timeout_ns = 1;
+    routed_store(&w, 0, "r/one/x", "1");
+    routed_store(&w, 2, "l/one/log", "1");
+    routed_store(&w, 2, "l/one/sub/log", "1");
+    driven_mount(&w.d);
+    if (_i) /* it was seen before */
+        ck_assert_int_eq(driven_list(&w.d, "runs/one/logs"), 2);
+    atomic_store(&w.leaves[0].down, true);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/logs/log", &st), 0);
+    ck_assert_int_eq(driven_list(&w.d, "runs/one/logs"), 2);
+    ck_assert_int_eq(driven_stat(&w.d, "runs/one/logs/sub/log", &st), 0);
+    /* Here it would be half of a unit that is shown. */
+    ck_assert_int_lt(driven_stat(&w.d, "runs/one/y", &st), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_hidden_routes");
@@ -115,6 +139,7 @@ int main(void)
     tcase_add_test(t, notes_lie_with_the_unit);
     tcase_add_test(t, who_has_no_units_asks_for_none);
     tcase_add_test(t, a_store_answers_for_its_own_units);
+    tcase_add_loop_test(t, a_store_that_is_down_hides_nothing_of_others, 0, 2);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
