@@ -450,7 +450,7 @@ int journal_remove_session(struct journal *j, const char *key, int64_t began_ns)
 
 int journal_set_unit(struct journal *j, const struct journal_unit *u)
 {
-    struct change c = {.apply = apply_unit, .unit = u, .flag = 1};
+    struct change c = {.apply = apply_unit, .unit = u, .flag = 1, .durable = true};
 
     return commit(j, &c);
 }

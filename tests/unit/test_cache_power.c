@@ -190,6 +190,14 @@ static void judge(const struct known *k, const struct have *then, const struct h
         units_are_whole(have, "in the end");
 }
 
+/* Other mounts do not see a unit as long as its note is there. */
+static void no_note_stays(const struct store_then *end)
+{
+    for (size_t i = 0; i < end->n; i++)
+        if (strncmp(end->v[i].key, ".runfs/units/", strlen(".runfs/units/")) == 0)
+            fault("a note stays: %s", end->v[i].key);
+}
+
 /* The boot id is the first line of its file. */
 static void another_boot(void)
 {
@@ -235,6 +243,8 @@ static void mount_and_judge(const struct known *k, const struct store_then *then
     struct store_then end = power_store_now(&power_driven);
     struct have have = what_is_stored(&end, "in the end");
     judge(k, &before, &have, disputed);
+    if (r == 0)
+        no_note_stays(&end);
     power_store_then_free(&end);
 }
 
