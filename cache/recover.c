@@ -602,6 +602,17 @@ static int tell_rename(void *arg, const struct journal_row *row)
     return 0;
 }
 
+static int tell_note(void *arg, const struct journal_unit *row)
+{
+    (void)arg;
+    log_warn(
+        "%s was not whole in the store when the cache was copied: other mounts do not show "
+        "it until the original has published it, too. If there is no original any more, "
+        "`runfs units --adopt` ends its note, when this mount has all of it in the store",
+        row->key);
+    return 0;
+}
+
 /* A copy of a cache owes the store content alone; origin.h tells whose the versions are that it
  * meets there. */
 static int adopt(struct cache *c)
@@ -610,6 +621,8 @@ static int adopt(struct cache *c)
              "and removes nothing that the other one put into the store since",
              c->mirror.dir);
     int r = journal_each(c->journal, tell_rename, NULL);
+    if (r == 0)
+        r = journal_each_unit(c->journal, tell_note, NULL);
     return r == 0 ? journal_adopt(c->journal) : r;
 }
 
