@@ -29,7 +29,7 @@ static bool anything_ours(struct node *n) REQUIRES(cache_mutex)
     size_t at;
 
     if (!n->dir)
-        return node_is_ours(n);
+        return node_is_ours(n) || unit_keeps_locked(n);
     if (n->dir->new_here || n->dir->debt.running || debt_is_queued(&n->dir->debt) ||
         n->dir->fixed || dir_is_local(n->dir) || (n->flags & NODE_ATTR_DIRTY) ||
         (n->links && place_known(n->links->source)))

@@ -190,6 +190,13 @@ void file_queue_again_locked(struct cache *c, struct node *n)
     queue_locked(c, n, false);
 }
 
+void file_queue_lost_locked(struct cache *c, struct node *n)
+{
+    if (!n->file->unit_seq) /* of a file that a mount finds clean its stamp alone tells */
+        n->file->unit_seq = n->file->seq;
+    queue_locked(c, n, false);
+}
+
 void file_queue_moved_locked(struct cache *c, struct node *n)
 {
     struct file *f = n->file;

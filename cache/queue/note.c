@@ -426,6 +426,7 @@ bool note_is_due_locked(struct cache *c, struct unit_note *n, int64_t now, int64
         return false;
     if (is_outdated(n)) {
         n->is_there = false;
+        n->again = true;
         n->step = NOTE_STEP_PUT;
     }
     switch (n->step) {
@@ -459,8 +460,10 @@ static void step_done(struct cache *c, struct unit_note *n, enum note_step step,
     REQUIRES(cache_mutex)
 {
     debt_forgive(&n->debt);
-    if (step == NOTE_STEP_PUT)
+    if (step == NOTE_STEP_PUT) {
         n->term = term;
+        n->again = false;
+    }
     n->is_there = step == NOTE_STEP_PUT || step == NOTE_STEP_NAME;
     if (n->step != step)
         return; /* its unit was removed or moved meanwhile */
@@ -532,11 +535,11 @@ void note_step_done_locked(struct cache *c, struct unit_note *n, enum note_step 
  * unit that fails, or in which something is written again, is not on its way. */
 static bool is_awaited(struct cache *c, const struct unit_note *n) REQUIRES(cache_mutex)
 {
-    const struct unit *u = n->unit;
+    struct unit *u = n->unit;
 
     if (!u)
         return n->step != NOTE_STEP_REMOVE || !rows_touch(c, n);
-    return !u->failing && (u->settled || (u->asked && !unit_has_writer(c, u)));
+    return !unit_fails_locked(c, u) && (u->settled || (u->asked && !unit_has_writer(c, u)));
 }
 
 bool notes_are_awaited_locked(struct cache *c, const char *path, struct debt **ret)
@@ -576,7 +579,7 @@ static int load_one(void *arg, const struct journal_unit *row) REQUIRES(cache_mu
     struct unit_note *n = note_new(c, row->key, row->id, NOTE_STEP_PUT);
     if (!n || (*row->tail && !(n->tail = strdup(row->tail))))
         return -ENOMEM;
-    n->sent = true;
+    n->sent = n->again = true;
     /* Without a tail nobody knows whether the put was answered. */
     if (!n->tail && may_be_late(c, row->key))
         n->doubt_ns = clock_mono_ns() + c->config.late_ns;

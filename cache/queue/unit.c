@@ -327,8 +327,11 @@ void units_ask_locked(struct cache *c, const char *path)
     DL_FOREACH(c->queue->own->units, u)
     {
         auto_free char *at = u->node->is_root ? strdup("") : node_path(u->node);
-        if (at && path_below(path, at) && u->closed)
-            u->asked = true;
+        if (!at || !path_below(path, at))
+            continue;
+        u->asked = u->asked || u->closed;
+        if (u->note && u->note->debt.error)
+            debt_set_due(&u->note->debt, 0);
     }
 }
 

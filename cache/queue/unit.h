@@ -71,6 +71,8 @@ void note_seal_locked(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
 void note_opens_again_locked(struct unit *u) REQUIRES(cache_mutex);
 
 /* ---- unit_look.c ---- */
+/* Whether something of it fails now. */
+bool unit_fails_locked(struct cache *c, struct unit *u) REQUIRES(cache_mutex);
 /* Whether a program has a file in it open for writing, other than a log. */
 bool unit_has_writer(struct cache *c, const struct unit *u) REQUIRES(cache_mutex);
 

@@ -6,6 +6,7 @@
 #include "common/mem.h"
 #include "common/path.h"
 
+#include <errno.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -104,6 +105,25 @@ bool unit_has_writer(struct cache *c, const struct unit *u) REQUIRES(cache_mutex
     return false;
 }
 
+bool unit_fails_locked(struct cache *c, struct unit *u)
+{
+    const struct file *f;
+
+    cache_assert_locked(c);
+    if (!u->failing)
+        return false;
+    u->failing = 0; /* as the last walk found it */
+    OWED_FILES_FOREACH(c, f)
+    {
+        for (const struct entry *e = f->node->links; e && f->debt.error; e = e->next_link)
+            if (e->dirty && unit_over(e->parent) == u && unit_is_lacking(c, f))
+                fails_with(u, &f->debt);
+    }
+    if (!u->failing)
+        (void)(lacks_dir(c, u) || lacks_rename(c, u));
+    return u->failing;
+}
+
 /* ---- settling ---- */
 
 static int64_t idle_ns(struct cache *c, const struct unit *u)
@@ -200,6 +220,8 @@ static const char *state_name(const struct unit *u) REQUIRES(cache_mutex)
 static const char *waits_for(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
 {
     return u->failing ? "an upload fails, see `runfs status --files`"
+           : u->note && u->note->debt.error == -ESTALE
+               ? "somebody removed a part of it that is not here any more, see the log"
            : u->note && u->note->debt.error
                ? "the state of its store takes no note of it, see the log"
            : u->settled && !u->lacks && u->note ? "its seal is on its way"

@@ -39,12 +39,12 @@ static bool has_failed(const struct file *f, int64_t now) REQUIRES(cache_mutex)
 }
 
 /* Whether who waits for the unit is to be told that it fails. */
-static bool is_told_of(struct cache *c, const struct unit *u) REQUIRES(cache_mutex)
+static bool is_told_of(struct cache *c, struct unit *u) REQUIRES(cache_mutex)
 {
     int64_t now = clock_mono_ns();
     const struct file *f;
 
-    if (!u->failing)
+    if (!unit_fails_locked(c, u))
         return false;
     OWED_FILES_FOREACH(c, f)
     {
@@ -87,7 +87,7 @@ static enum unit_turn turn_of_pointer(struct cache *c, struct node *dir, uint64_
                                       const struct file *self, bool wanted)
     REQUIRES(cache_mutex)
 {
-    const struct unit *u;
+    struct unit *u;
     struct file *other;
 
     DL_FOREACH(c->queue->own->units, u)
@@ -283,6 +283,12 @@ bool unit_waits_for_refused_locked(const struct file *f)
     return u && u->lacks > 1 && refusal_is_one(u->failing);
 }
 
+/* What comes of the attempt that is made now counts here, too. */
+static bool note_has_failed(const struct unit_note *n) REQUIRES(cache_mutex)
+{
+    return n->debt.error && !n->debt.running && n->debt.due_ns > clock_mono_ns();
+}
+
 enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const struct entry *e,
                                 bool no_room)
 {
@@ -291,8 +297,8 @@ enum unit_turn unit_turn_locked(struct cache *c, const struct file *f, const str
         return UNIT_TURN_GO;
     struct unit *u = unit_over(e->parent);
     if (u && !note_lets_go_locked(u))
-        return (f->debt.wanted || c->queue->drain) && u->note->debt.error ? UNIT_TURN_FAIL
-                                                                          : UNIT_TURN_WAIT;
+        return (f->debt.wanted || c->queue->drain) && note_has_failed(u->note) ? UNIT_TURN_FAIL
+                                                                               : UNIT_TURN_WAIT;
     if (u)
         return f->unit_seq < u->tail_seq ? UNIT_TURN_GO : turn_of_tail(c, f, u, e, no_room);
     if (!f->pointer)

@@ -19,10 +19,11 @@ struct note_job {
     struct cache *cache;
     struct unit_note *note; /* it runs, and so stays */
     enum note_step step;
-    bool asks;
+    bool asks, again;
     struct seal_body seal; /* a copy of what the note says */
     struct lease *lease;   /* NULL: the step needs none */
     uint64_t term;         /* of it, in which the step is taken */
+    int64_t ttl_ns;        /* of it */
     struct notes_at at;
 };
 
@@ -55,14 +56,51 @@ static int is_edit(struct note_job *j, struct op *op)
     return r == -EEXIST ? 1 : r == -ENOENT ? 0 : r;
 }
 
-static int put_open(struct note_job *j, struct op *op)
-{
-    int r = j->asks ? is_edit(j, op) : 0;
+/* Notes of this cache that are there and in no row, as when the journal was lost. */
+struct strays {
+    struct note_job *job;
+    struct op *op;
+    struct note *v;
+    size_t n, cap;
+};
 
-    if (r != 0)
-        return r;
-    j->asks = false; /* what is there later is its own */
-    r = record(j);
+static int add_stray(void *arg, const struct note *note)
+{
+    struct strays *s = arg;
+    bool own = strcmp(note->cache_id, s->job->cache->queue->cache_id) == 0;
+
+    if (!own || (note->kind != NOTE_OPEN && note->kind != NOTE_LAST))
+        return 0;
+    if (array_grow(s->v, s->cap, s->n + 1))
+        return op_fail(s->op, -ENOMEM, "out of memory");
+    s->v[s->n++] = *note;
+    return 0;
+}
+
+/* They go when the new note is there. */
+static int remove_strays(struct strays *s)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < s->n && r == 0; i++)
+        if (strcmp(s->v[i].id, s->job->note->id) != 0)
+            r = notes_remove(&s->job->at, s->op, s->v[i].kind, s->v[i].cache_id, s->v[i].id);
+    return r;
+}
+
+/* Of what an earlier mount left: whether it is an edit; a unit of which a note is there is
+ * none. 1, 0 or a negative errno. */
+static int look_before(struct note_job *j, struct op *op, struct strays *strays)
+{
+    int r = j->asks ? notes_list(&j->at, op, add_stray, strays) : 0;
+
+    return r < 0 || !j->asks || strays->n ? r : is_edit(j, op);
+}
+
+static int put_note(struct note_job *j, struct op *op)
+{
+    int r = record(j);
+
     if (r < 0)
         return op_fail(op, r, "the cache's journal takes no note of %s: %s", j->note->at.key,
                        strerror(-r));
@@ -71,6 +109,22 @@ static int put_open(struct note_job *j, struct op *op)
                                    .attempt = (char *)(uintptr_t) ""};
     r = notes_put(&j->at, op, NOTE_OPEN, j->cache->queue->cache_id, j->note->id, &body);
     crash_point("note-put");
+    return r;
+}
+
+static int put_open(struct note_job *j, struct op *op)
+{
+    struct strays strays = {.job = j, .op = op};
+    int r = look_before(j, op, &strays);
+
+    if (r == 0)
+        r = put_note(j, op);
+    if (r == 0)
+        r = remove_strays(&strays);
+    if (r == 0 && (j->again || strays.n))
+        r = note_look_again(j->cache, op, j->note, &j->at, j->ttl_ns);
+    j->asks = j->asks && r != 0; /* what is there later is its own */
+    free(strays.v);
     return r;
 }
 
@@ -189,6 +243,8 @@ static struct note_job *job_new(struct cache *c, struct unit_note *n) REQUIRES(c
                            .note = n,
                            .step = n->step,
                            .asks = n->asks,
+                           .again = n->again,
+                           .ttl_ns = lease_ttl_ns(c, n->volume),
                            .seal = {.how = n->how,
                                     .attempt = strdup(""),
                                     .files = n->files,

@@ -253,6 +253,14 @@ extern const struct starter session_starter;
 /* ---- note.c ---- */
 extern const struct starter note_starter;
 
+/* ---- note_again.c ---- */
+/* The owner of the note was away: waits until nobody cleans up after it, and owes the store
+ * again what that has no more of the unit. `at` is the unit, `ttl_ns` that of the own lease. 0;
+ * or a negative errno with op->why: nothing of the unit may be sent. In a worker, holding no
+ * lock; the note runs. */
+int note_look_again(struct cache *c, struct op *op, struct unit_note *n,
+                    const struct notes_at *at, int64_t ttl_ns) EXCLUDES(cache_ns, cache_mutex);
+
 /* ---- space.c ---- */
 /* What is wrong with the space, for people; NULL when nothing is. */
 const char *space_trouble_text(enum space_trouble trouble);
