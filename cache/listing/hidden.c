@@ -4,7 +4,10 @@
  * Notes are asked for after what showed a name. One that this mount did not know may be that of
  * a unit that was begun since the last answer: so it needs a younger one. One that was shown
  * before was judged before, and that is believed as long as a listing is. Names that no policy
- * makes units of are not asked about. */
+ * makes units of are not asked about.
+ *
+ * What is in a unit is listed after that was judged: a listing from before may have half of
+ * what has become whole since. */
 #include "cache/listing/listing_impl.h"
 
 #include "common/lock.h"
@@ -144,6 +147,15 @@ int hidden_mark(struct listing *l, struct op *op, struct place at, int64_t shown
         r = hidden < 0 ? hidden : 0;
     }
     return r < 0 ? r : 0;
+}
+
+bool hidden_was_listed_early_locked(struct cache *c, struct node *dir, int64_t asked_ns)
+{
+    cache_assert_locked(c);
+    if (!hides_any(c) || dir->dir->found_ns < asked_ns)
+        return false;
+    auto_free char *path = node_path(dir);
+    return !path || path_may_be_unit(c, path);
 }
 
 int hidden_name(struct cache *c, struct op *op, struct node *dir, const char *name,

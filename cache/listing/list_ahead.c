@@ -28,6 +28,8 @@
 #define AHEAD_SURE  16
 /* Requests around directories that may run at a time, below one parent. */
 #define AROUND_MAX 8
+/* How often one is sent again, for units that came to be known with it. */
+#define DEEPER_MAX 3
 /* How long no such request is sent where they told of little that was looked into. */
 #define USELESS_NS (600 * NS_PER_SEC)
 
@@ -163,8 +165,11 @@ struct page {
     struct op *op;      /* for what is asked about them, all in all */
     int64_t shown_ns;   /* CLOCK_MONOTONIC; when they were there */
     bool disordered;
-    bool paging; /* those who walk wait for it */
-    bool around; /* a directory, and begins at place `from` of the parent */
+    bool early;     /* it told of what may have been half of a unit that is whole now */
+    bool trusted;   /* no unit was ever made whole there: that can't be */
+    unsigned again; /* so often it was listed before */
+    bool paging;    /* those who walk wait for it */
+    bool around;    /* a directory, and begins at place `from` of the parent */
     size_t from;
     size_t told;        /* directories */
     char *first, *last; /* of them */
@@ -244,9 +249,10 @@ static int fill(struct listing *l, const struct page *p, size_t at, size_t end, 
     return r;
 }
 
-/* The directory is left to its own listing when something was done here since it was asked. */
-static struct node *take_dir(const struct page *p, struct node *parent, const char *name,
-                             size_t len, uint64_t *ret_generation)
+/* The directory is left to its own listing when something was done here since it was asked; and
+ * to another request, when it may be a unit that was not whole then. */
+static struct node *take_dir(struct page *p, struct node *parent, const char *name, size_t len,
+                             uint64_t *ret_generation)
 {
     struct cache *c = p->keys.cache;
     auto_free char *copy = strndup(name, len);
@@ -256,6 +262,10 @@ static struct node *take_dir(const struct page *p, struct node *parent, const ch
     struct node *n = e ? e->node : NULL;
     if (!n || !n->dir || e->changed_ns >= p->keys.asked_ns || (n->flags & NODE_REMOVED))
         n = NULL;
+    if (n && !p->trusted && hidden_was_listed_early_locked(c, n, p->keys.asked_ns)) {
+        p->early = true;
+        n = NULL;
+    }
     if (n) {
         node_ref_locked(n);
         *ret_generation = n->dir->generation;
@@ -275,8 +285,8 @@ static size_t files_in(const struct listing *l)
 
 /* Merges the listing of the directory whose path below the page's parent is the first `skip` -
  * 1 bytes of the keys [at, end), and those of all directories below it. */
-static void merge(const struct page *p, struct node *dir, uint64_t generation, size_t at,
-                  size_t end, size_t skip)
+static void merge(struct page *p, struct node *dir, uint64_t generation, size_t at, size_t end,
+                  size_t skip)
 {
     struct cache *c = p->keys.cache;
     struct listing l = {.cache = c,
@@ -317,6 +327,8 @@ static void merge(const struct page *p, struct node *dir, uint64_t generation, s
 /* The last directory of a page that was cut may go on in the next one. */
 static void merge_page(struct page *p, struct node *parent, bool cut)
 {
+    p->told = 0;
+    free(take_ptr(p->first));
     for (size_t i = 0, next; i < p->keys.n; i = next) {
         const char *name = p->keys.v[i].name;
         size_t len = component(name, 0);
@@ -378,9 +390,18 @@ static void page_told_locked(struct cache *c, struct node *parent, struct page *
     w->page_last = take_ptr(p->last);
 }
 
+/* Nor has what no mount has ever made whole been half. */
+static void merge_early(struct page *p, struct node *parent, bool cut)
+{
+    p->trusted = !noted_has_seals(p->keys.cache, p->op, p->asked.at);
+    if (p->trusted)
+        merge_page(p, parent, cut);
+    p->early = !p->trusted;
+}
+
 /* Lists what is below the parent (referenced) and behind `after`, as far as one request tells.
- */
-static void tell(struct cache *c, struct node *parent, const char *after, struct page p)
+ * Whether it is to be listed once more. */
+static bool tell_once(struct cache *c, struct node *parent, const char *after, struct page p)
 {
     struct op_notes notes = {0};
     struct op op;
@@ -396,12 +417,26 @@ static void tell(struct cache *c, struct node *parent, const char *after, struct
     p.op = &op;
     if (usable)
         merge_page(&p, parent, r == 1);
+    if (p.early)
+        merge_early(&p, parent, r == 1);
+    bool again = p.early && p.again < DEEPER_MAX;
     cache_lock(c);
-    page_told_locked(c, parent, &p, usable, r == 1);
+    if (!again)
+        page_told_locked(c, parent, &p, usable, r == 1);
     cache_unlock(c);
     listing_clear(&p.keys);
     free(p.first);
     free(p.last);
+    return again;
+}
+
+/* What was found by a request is told of by the next one: a level of directories each time. */
+static void tell(struct cache *c, struct node *parent, const char *after, struct page p)
+{
+    while (tell_once(c, parent, after, p)) {
+        p.again++;
+        p.keys.asked_ns = clock_mono_ns();
+    }
 }
 
 /* ---- who asks ---- */

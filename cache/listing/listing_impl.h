@@ -164,6 +164,8 @@ int noted_hides(struct cache *c, struct op *op, struct place unit, int64_t since
  * that is hidden. */
 int noted_hides_elsewhere(struct cache *c, struct op *op, struct place unit, int64_t since_ns)
     EXCLUDES(cache_mutex);
+/* Whether a unit was ever made whole in the store that has the directory, or may have been. */
+bool noted_has_seals(struct cache *c, struct op *op, struct place dir) EXCLUDES(cache_mutex);
 /* Frees all that is known of notes; nobody asks any more. */
 void noted_forget_locked(struct cache *c) REQUIRES(cache_mutex);
 
@@ -173,6 +175,10 @@ void noted_forget_locked(struct cache *c) REQUIRES(cache_mutex);
  * knows what to hide. In a worker, holding no lock. */
 int hidden_mark(struct listing *l, struct op *op, struct place at, int64_t shown_ns)
     EXCLUDES(cache_ns, cache_mutex);
+/* Whether what was listed in the directory at `asked_ns` may be half of a unit that became
+ * whole since: that was found later, and is to be listed once more. */
+bool hidden_was_listed_early_locked(struct cache *c, struct node *dir, int64_t asked_ns)
+    REQUIRES(cache_mutex);
 /* Whether the object, which a look for the name has just found, is not to be shown: 1 or 0, or
  * why nobody knows. The same. */
 int hidden_name(struct cache *c, struct op *op, struct node *dir, const char *name,

@@ -509,3 +509,24 @@ int noted_hides_elsewhere(struct cache *c, struct op *op, struct place unit, int
         return op_fail(op, r, "%s", own.why);
     return r < 0 ? 0 : r;
 }
+
+static int stop_at_first(void *arg, const char *name, const struct object *obj)
+{
+    (void)arg;
+    (void)name;
+    (void)obj;
+    return 1;
+}
+
+bool noted_has_seals(struct cache *c, struct op *op, struct place dir)
+{
+    struct notes_at at;
+
+    int r = notes_at_parent(c->store, op, dir.key, &at);
+    if (r < 0)
+        return r != -EOPNOTSUPP;
+    auto_free char *key = path_join(at.state, SEALS_DIR);
+    r = key ? store_list(c->store, op, key, 0, stop_at_first, NULL) : -ENOMEM;
+    notes_at_release(&at);
+    return r != 0 && r != -ENOENT && !is_refusal(r);
+}

@@ -31,6 +31,7 @@ struct node *node_new(struct cache *c, uint32_t mode)
             return NULL;
         }
         n->dir->node = n;
+        n->dir->found_ns = clock_mono_ns();
         n->dir->debt.kind = DEBT_DIR;
         n->dir->index.debt.kind = DEBT_INDEX;
         waitq_init(&n->dir->waiters);

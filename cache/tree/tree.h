@@ -94,6 +94,7 @@ struct dir {
     bool fixed;   /* the same; it always exists, and neither goes nor moves */
     GUARDED_BY(cache_mutex) struct {
         unsigned files;    /* of the children: they are no directories */
+        int64_t found_ns;  /* CLOCK_MONOTONIC; when it came into the tree */
         int64_t listed_ns; /* CLOCK_MONOTONIC at the start of the last whole listing; 0 never */
         int64_t told_ns;   /* CLOCK_MONOTONIC at its end: from then on it is believed */
         int64_t

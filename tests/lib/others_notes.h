@@ -29,6 +29,7 @@ static atomic_int fails; /* an error that each question to the state gets */
 static _Atomic(const char *)
     before; /* the listing of this prefix is answered, something comes */
 static void (*comes)(void);
+static _Atomic(void (*)(void)) behind; /* comes behind a listing of all that is below "r" */
 
 static void count(const struct call *c, const char *rest)
 {
@@ -62,7 +63,14 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_store(&before, NULL);
         comes();
     }
-    return call_next(c);
+    int64_t r = call_next(c);
+    void (*then)(void) = atomic_load(&behind);
+    if (then && c->kind == CALL_LIST && (c->flags & LIST_RECURSIVE) &&
+        strcmp(c->key, "r") == 0) {
+        atomic_store(&behind, NULL);
+        then();
+    }
+    return r;
 }
 
 static inline void forget_counts(void)
@@ -79,6 +87,7 @@ static void setup(void)
     forget_counts();
     atomic_store(&fails, 0);
     atomic_store(&before, NULL);
+    atomic_store(&behind, NULL);
     driven_init_like_s3(&d, around);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = HOUR;
 }

@@ -202,6 +202,41 @@ START_TEST(it_is_empty_where_it_can_not_go)
 }
 END_TEST
 
+#define BELIEVED (3 * NS_PER_SEC)
+
+static void becomes_whole(void)
+{
+    file("r/checkpoint-6/tail");
+    seal("r", "checkpoint-6", THEIRS, "tail", SAYS_RIGHT);
+    note_goes(NOTE_OPEN, "r", "checkpoint-6", THEIRS);
+    DRIVEN_WAIT(driven_list(&d, "r") == 6); /* its name alone is known then */
+}
+
+/* Who walks is told of many directories at once; what was listed while a unit was half is not
+ * shown when it is whole. */
+START_TEST(what_was_listed_before_it_was_whole_is_not_shown)
+{
+    char path[32];
+
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = BELIEVED;
+    driven_mount(&d);
+    for (int i = 1; i <= 6; i++) {
+        (void)snprintf(path, sizeof(path), "r/checkpoint-%d/x", i);
+        file(path);
+    }
+    note(NOTE_OPEN, "r", "checkpoint-6", THEIRS);
+    ck_assert_int_eq(driven_list(&d, "r"), 5);
+    atomic_store(&behind, becomes_whole);
+    for (int i = 1; i <= 4; i++) {
+        (void)snprintf(path, sizeof(path), "r/checkpoint-%d", i);
+        ck_assert_int_eq(driven_list(&d, path), 1);
+    }
+    DRIVEN_WAIT(!atomic_load(&behind) && shown("r/checkpoint-6"));
+    ck_assert_int_eq(driven_list(&d, "r/checkpoint-6"), 2);
+    ck_assert(shown("r/checkpoint-6/tail"));
+}
+END_TEST
+
 /* ---- what is ours ---- */
 
 START_TEST(who_writes_in_it_sees_all)
@@ -335,6 +370,7 @@ int main(void)
     tcase_add_loop_test(t, what_is_known_goes, 0, 2);
     tcase_add_test(t, it_goes_under_who_is_in_it);
     tcase_add_test(t, it_is_empty_where_it_can_not_go);
+    tcase_add_test(t, what_was_listed_before_it_was_whole_is_not_shown);
     tcase_add_loop_test(t, who_writes_in_it_sees_all, 0, 2);
     tcase_add_loop_test(t, own_notes_do_not_hide, 0, ARRAY_SIZE(kinds));
     tcase_add_loop_test(t, what_was_written_here_stays, 0, 3);
