@@ -32,10 +32,11 @@ import names
 import nodes
 import stores
 import times
+import units
 import writers
 from world import World
 
-THEMES = (copies, writers, times, nodes, links, names, disks, ends, stores)
+THEMES = (copies, writers, times, nodes, links, names, disks, ends, stores, units)
 ROUNDS = 10
 LANES = 4 # scenarios at a time: most of them wait most of the time
 
