@@ -6,6 +6,7 @@
 
 #include "cache/listing/listing.h"
 #include "cache/notes/others.h"
+#include "cache/transfer/unit_objects.h"
 #include "common/mem.h"
 #include "common/path.h"
 
@@ -17,9 +18,6 @@
 #include <utlist.h>
 
 #define LOOK_NS (50 * NS_PER_MS)
-
-/* How many files go in one request. */
-#define BATCH 1000
 
 /* How long it may take to take the own note back. */
 #define BACK_NS (10 * NS_PER_SEC)
@@ -238,55 +236,7 @@ static int hold(struct left *l, const char *path)
 
 /* ---- the deed ---- */
 
-/* What the store has of the unit. */
-struct found {
-    struct left *l;
-    struct listed *v;
-    size_t n, cap;
-};
-
-static int add_found(void *arg, const char *name, const struct object *obj)
-{
-    struct found *f = arg;
-
-    if (array_grow(f->v, f->cap, f->n + 1))
-        return no_memory(f->l->op);
-    f->v[f->n] = (struct listed){.name = strdup(name), .obj = *obj};
-    f->v[f->n].obj.attrs = (struct attrs){0};
-    if (!f->v[f->n].name)
-        return no_memory(f->l->op);
-    f->n++;
-    return 0;
-}
-
-static void found_release(struct found *f)
-{
-    for (size_t i = 0; i < f->n; i++)
-        free(f->v[i].name);
-    free(f->v);
-}
-
-static int find(struct left *l, struct found *ret)
-{
-    *ret = (struct found){.l = l};
-    int r = begin(l);
-    if (r == 0)
-        r = store_list(l->c->store, l->op, l->at.key, LIST_RECURSIVE, add_found, ret);
-    return r == -ENOENT ? 0 : r;
-}
-
-/* The file that came last, or NULL. */
-static const struct listed *newest(const struct found *f)
-{
-    const struct listed *last = NULL;
-
-    for (size_t i = 0; i < f->n; i++)
-        if (!f->v[i].obj.is_prefix && (!last || f->v[i].obj.mtime_ns >= last->obj.mtime_ns))
-            last = &f->v[i];
-    return last;
-}
-
-static uint64_t count_files(const struct found *f)
+static uint64_t count_files(const struct unit_found *f)
 {
     uint64_t n = 0;
 
@@ -296,9 +246,9 @@ static uint64_t count_files(const struct found *f)
 }
 
 /* A seal of this cache says that what is there is all of it. */
-static int seal(struct left *l, const struct found *f)
+static int seal(struct left *l, const struct unit_found *f)
 {
-    const struct listed *last = newest(f);
+    const struct listed *last = unit_found_newest(f);
     struct object obj = {0};
 
     if (!last)
@@ -317,121 +267,6 @@ static int seal(struct left *l, const struct found *f)
     if (r == 0)
         r = begin(l);
     return r < 0 ? r : seal_put(&l->notes, l->op, l->c->queue->cache_id, &body);
-}
-
-static int take_seal(void *arg, const struct note *note)
-{
-    struct found *f = arg;
-    struct object obj = {0};
-
-    return add_found(f, note->cache_id, &obj);
-}
-
-/* All seals of the unit, as names. */
-static int find_seals(struct left *l, struct found *ret)
-{
-    *ret = (struct found){.l = l};
-    int r = begin(l);
-    return r < 0 ? r : seals_list(&l->notes, l->op, take_seal, ret);
-}
-
-/* Puts what says that the unit is whole first: the tails that seals name, and what is newer
- * than all else. *ret_n: how many these are. */
-static int tails_first(struct left *l, struct found *f, const struct found *seals,
-                       size_t *ret_n)
-{
-    size_t n = 0;
-    int r = 0;
-
-    for (size_t i = 0; i < seals->n && r == 0; i++) {
-        struct seal_body body = {0};
-        r = begin(l);
-        if (r == 0)
-            r = seal_read(&l->notes, l->op, seals->v[i].name, &body);
-        for (size_t k = n; k < f->n && r == 0; k++)
-            if (strcmp(f->v[k].name, body.tail.name) == 0)
-                SWAP(f->v[k], f->v[n++]);
-        seal_body_release(&body);
-        r = r == -ENOENT || r == -EBADMSG ? 0 : r;
-    }
-    const struct found others = {.v = f->v + n, .n = f->n - n};
-    const struct listed *last = newest(&others);
-    if (last) {
-        SWAP(f->v[last - f->v], f->v[n]);
-        n++;
-    }
-    *ret_n = n;
-    return r;
-}
-
-/* Removes the files [at, end). */
-static int remove_files(struct left *l, const struct found *f, size_t at, size_t end)
-{
-    auto_free const char **keys = calloc(end - at, sizeof(*keys));
-    size_t n = 0;
-    int r = keys ? begin(l) : no_memory(l->op);
-
-    for (size_t i = at; i < end && r == 0; i++) {
-        if (f->v[i].obj.is_prefix)
-            continue;
-        keys[n] = path_join(l->at.key, f->v[i].name);
-        r = keys[n] ? 0 : no_memory(l->op);
-        n += r == 0;
-    }
-    if (r == 0 && n)
-        r = store_remove(l->c->store, l->op, keys, NULL, n, NULL);
-    for (size_t i = 0; i < n; i++)
-        free((char *)(uintptr_t)keys[i]);
-    return r;
-}
-
-static int by_depth(const void *a, const void *b)
-{
-    const char *x = ((const struct listed *)a)->name, *y = ((const struct listed *)b)->name;
-
-    return -strcmp(x, y); /* what is below comes behind */
-}
-
-/* Markers, and directories where they are real; that of the unit itself last. */
-static int remove_dirs(struct left *l, struct found *f)
-{
-    int r = 0;
-
-    if (f->n)
-        qsort(f->v, f->n, sizeof(*f->v), by_depth);
-    for (size_t i = 0; i <= f->n && r == 0; i++) {
-        if (i < f->n && !f->v[i].obj.is_prefix)
-            continue;
-        auto_free char *key = i < f->n ? path_join(l->at.key, f->v[i].name) : strdup(l->at.key);
-        r = key ? begin(l) : no_memory(l->op);
-        if (r == 0)
-            r = store_rmdir(l->c->store, l->op, key);
-        r = r == -ENOENT ? 0 : r;
-    }
-    return r;
-}
-
-static int remove_unit(struct left *l, struct found *f)
-{
-    struct found seals;
-    size_t tails = 0;
-    int r = find_seals(l, &seals);
-
-    if (r == 0)
-        r = tails_first(l, f, &seals, &tails);
-    if (r == 0 && tails)
-        r = remove_files(l, f, 0, tails);
-    for (size_t i = tails; i < f->n && r == 0; i += BATCH)
-        r = remove_files(l, f, i, i + BATCH < f->n ? i + BATCH : f->n);
-    if (r == 0)
-        r = remove_dirs(l, f);
-    for (size_t i = 0; i < seals.n && r == 0; i++) {
-        r = begin(l);
-        if (r == 0)
-            r = seal_remove(&l->notes, l->op, seals.v[i].name);
-    }
-    found_release(&seals);
-    return r;
 }
 
 /* ---- the steps ---- */
@@ -493,12 +328,18 @@ static int remove_notes(struct left *l)
 
 static int do_it(struct left *l, bool drops)
 {
-    struct found f;
-    int r = find(l, &f);
+    struct unit_objects o = {.c = l->c,
+                             .op = l->op,
+                             .at = l->at,
+                             .notes = &l->notes,
+                             .lease = l->lease,
+                             .term = l->term};
+    struct unit_found f;
+    int r = unit_objects_find(&o, &f);
 
     if (r == 0)
-        r = drops ? remove_unit(l, &f) : seal(l, &f);
-    found_release(&f);
+        r = drops ? unit_objects_remove(&o, &f) : seal(l, &f);
+    unit_found_release(&f);
     return r < 0 ? r : remove_notes(l);
 }
 

@@ -242,6 +242,43 @@ START_TEST(what_is_dropped_goes_tail_first)
 }
 END_TEST
 
+/* A seal of the file in that version, or in another one. */
+static void seal(const char *tail, bool right)
+{
+    auto_free char *rest = seal_key("k/r", "c-1", THEIRS);
+    auto_free char *file = path_join("k/r/c-1", tail);
+    struct seal_body body = {
+        .attempt = (char *)(uintptr_t) "", .files = 3, .tail.name = (char *)(uintptr_t)tail};
+    struct object obj = {0};
+    char key[512];
+    struct op op;
+
+    op_init(&op, 5 * NS_PER_SEC);
+    ck_assert_int_eq(store_stat(w.leaves[0].layer->base.next, &op, file, &obj), 0);
+    body.tail.mtime_ns = obj.mtime_ns;
+    (void)snprintf(body.tail.etag, sizeof(body.tail.etag), "%s", right ? obj.etag : "another");
+    object_release(&obj);
+    auto_free char *text = seal_encode(&body);
+    ck_assert(rest && file && text);
+    (void)snprintf(key, sizeof(key), STORE_STATE_DIR "/%s", rest);
+    routed_store(&w, 0, key, text);
+}
+
+/* That of a unit which had the name before names nothing. */
+START_TEST(what_a_seal_names_goes_first)
+{
+    note(NOTE_GONE, THEIRS);
+    half();
+    seal("x", _i);
+    ck_assert_int_eq(clean("a/r/c-1", true), 0);
+    const char *x = strstr(removed, "k/r/c-1/x"), *y = strstr(removed, "k/r/c-1/sub/y");
+    const char *z = strstr(removed, "k/r/c-1/z");
+    ck_assert_msg(x && y && z && (_i ? x < y && x < z : z < x && z < y), "%s", removed);
+    ck_assert_uint_eq(state_of(NOTES_DIR).n, 0);
+    ck_assert_uint_eq(state_of(SEALS_DIR).n, 0);
+}
+END_TEST
+
 START_TEST(there_is_nothing_to_do)
 {
     half();
@@ -311,6 +348,7 @@ int main(void)
     tcase_add_loop_test(t, a_living_owners_unit_stays, 0, 2);
     tcase_add_loop_test(t, an_owner_who_comes_back_keeps_it, 0, 2);
     tcase_add_loop_test(t, what_is_dropped_goes_tail_first, 0, 2);
+    tcase_add_loop_test(t, what_a_seal_names_goes_first, 0, 2);
     tcase_add_loop_test(t, there_is_nothing_to_do, 0, 2);
     tcase_add_loop_test(t, what_is_broken_off_leaves_no_take, 0, 2);
     tcase_add_loop_test(t, one_command_at_a_time_cleans_up, 0, 2);
