@@ -285,18 +285,24 @@ static void link_by_others(const char *path, const char *target)
     ck_assert_int_eq(symlink(target, where), 0);
 }
 
-/* A file that came to the name in between finds the link that was sent. */
-START_TEST(a_link_that_was_sent_is_replaced)
+/* The daemon is killed before it hears that the link is there. */
+static void send_link_and_replace_it(void)
 {
-    begin(folders[_i]);
-    put("a/d/file", "text");
-    ck_assert_int_eq(driven_flush(d), 0);
     atomic_store(&lost, true);
     ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
     DRIVEN_WAIT(atomic_load(&away));
     ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
     put("a/d/link", "text");
     killed();
+}
+
+/* A file that came to the name in between finds the link that was sent. */
+START_TEST(a_link_that_was_sent_is_replaced)
+{
+    begin(folders[_i]);
+    put("a/d/file", "text");
+    ck_assert_int_eq(driven_flush(d), 0);
+    send_link_and_replace_it();
     comes_back();
     stored("a/d/link", "text");
     ck_assert_int_eq(stats().last_error, 0);
@@ -310,12 +316,7 @@ START_TEST(a_link_of_others_stays)
     auto_free char *target = NULL;
 
     begin(folders[_i]);
-    atomic_store(&lost, true);
-    ck_assert_int_eq(driven_symlink(d, "f", "a/d/link"), 0);
-    DRIVEN_WAIT(atomic_load(&away));
-    ck_assert_int_eq(driven_unlink(d, "a/d/link"), 0);
-    put("a/d/link", "text");
-    killed();
+    send_link_and_replace_it();
     link_by_others("a/d/link", "elsewhere");
     comes_back();
     keeps("a/d/link", "text");
