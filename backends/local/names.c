@@ -114,7 +114,7 @@ static int remove_version(struct local_store *l, struct op *op, const char *key,
     struct op own = *op;
 
     int r = local_check_version(l, op, key, etag);
-    if (r == -ESTALE && local_check_version(l, &own, key, "") == 0)
+    if (r == -EISDIR || (r == -ESTALE && local_check_version(l, &own, key, "") == 0))
         return 0; /* none is there */
     if (!r)
         r = remove_one(l, key, sync);

@@ -347,6 +347,13 @@ START_TEST(remove_checks_the_version)
         assert_text(p, "dir/c", "c");
         assert_missing(p, "dir/b");
         assert_missing(p, "dir/d");
+
+        put_versioned(p, "kind", "file", now);
+        keys[0] = key(p, "kind");
+        ok(p, store_remove(p->s, &p->op, keys, NULL, 1, NULL));
+        ok(p, put_text(p, "kind/below", NULL, "stays"));
+        ok(p, store_remove(p->s, &p->op, keys, etags + 1, 1, errs)); /* a directory is */
+        assert_text(p, "kind/below", "stays");
     }
     place_close(p);
 }
