@@ -90,9 +90,11 @@ static int remove_row(struct journal *j, uint64_t seq)
 
 static int tell_row(struct journal *j, const struct journal_row *row)
 {
-    (void)sqlite3_bind_int64(j->tell, 1, (sqlite3_int64)row->seq);
-    bind_text(j->tell, 2, row->etag);
-    return step_once(j->tell);
+    sqlite3_stmt *s = row->over ? j->tell_over : j->tell;
+
+    (void)sqlite3_bind_int64(s, 1, (sqlite3_int64)row->seq);
+    bind_text(s, 2, row->over ? row->over : row->etag);
+    return step_once(s);
 }
 
 static int apply_rows(struct journal *j, const struct change *change)

@@ -54,8 +54,8 @@ int journal_add(struct journal *j, const struct journal_row *rows, size_t n);
  * the disk: a row that comes back after a machine crash could undo what followed it. */
 int journal_done(struct journal *j, const uint64_t *seqs, size_t n_seqs,
                  const struct journal_row *rows, size_t n_rows);
-/* The same, and says anew which versions the rows of `told` mean, by their seq and etag: those
- * that are there still. */
+/* The same, and says anew which versions the rows of `told` mean, by their seq and etag, or by
+ * their seq and what they replace (`over`, then no etag): those that are there still. */
 int journal_done_and_told(struct journal *j, const uint64_t *seqs, size_t n_seqs,
                           const struct journal_row *rows, size_t n_rows,
                           const struct journal_row *told, size_t n_told);

@@ -43,7 +43,8 @@ struct journal {
             bool leading; /* someone is committing */
         };
     } queue;
-    sqlite3_stmt *insert, *insert_over, *remove, *remove_over, *tell, *note_put, *forget_put;
+    sqlite3_stmt *insert, *insert_over, *remove, *remove_over, *tell, *tell_over;
+    sqlite3_stmt *note_put, *forget_put;
     struct { /* used by the leader only */
         uint64_t *seqs;
         size_t n, cap;

@@ -88,6 +88,8 @@ static int prepare_all(struct journal *j)
     if (r == 0)
         r = prepare(j, "UPDATE intent SET etag = ?2 WHERE seq = ?1", &j->tell);
     if (r == 0)
+        r = prepare(j, "UPDATE over SET etag = ?2 WHERE seq = ?1", &j->tell_over);
+    if (r == 0)
         r = prepare(j, "INSERT OR REPLACE INTO put(key, origin, last) VALUES(?1,?2,?3)",
                     &j->note_put);
     if (r == 0)
@@ -204,10 +206,11 @@ static void close_db(struct journal *j)
     (void)sqlite3_finalize(j->remove);
     (void)sqlite3_finalize(j->remove_over);
     (void)sqlite3_finalize(j->tell);
+    (void)sqlite3_finalize(j->tell_over);
     (void)sqlite3_finalize(j->note_put);
     (void)sqlite3_finalize(j->forget_put);
     j->insert = j->insert_over = j->remove = j->remove_over = NULL;
-    j->tell = j->note_put = j->forget_put = NULL;
+    j->tell = j->tell_over = j->note_put = j->forget_put = NULL;
     (void)sqlite3_close(j->db);
     j->db = NULL;
 }

@@ -45,23 +45,56 @@ static struct intent *next_taking(struct intent *i, char **at) REQUIRES(cache_mu
     return takes ? i : NULL;
 }
 
+/* Where an intention has the version that it is told of. */
+static char **version_of(struct intent *i, bool over)
+{
+    return over ? &i->over : &i->etag;
+}
+
+typedef int told_visit(struct copying *k, struct intent *i, bool over, const char *etag);
+
+/* Whether the rename of a file replaces the version that was copied, where it was copied to. */
+static bool replaces_copied(const struct intent *i, const char *at, const struct copied *copied)
+{
+    if (i->kind != INTENT_RENAME || !i->over || strcmp(i->to, at) != 0)
+        return false;
+    return strcmp(i->over, copied->etag) == 0 ||
+           (copied->own && strcmp(i->over, INTENT_OURS) != 0);
+}
+
+/* Calls `visit` for the rename, if any, that replaces the copy, where that ends. What moves a
+ * directory above is followed. */
+static int told_over(struct copying *k, const char *to, const struct copied *copied,
+                     const char *new_etag, told_visit *visit) REQUIRES(cache_mutex)
+{
+    auto_free char *at = strdup(to);
+    struct intent *i = row_next(k->intent);
+
+    for (; at && (i = row_over_from(i, at)); i = row_next(i)) {
+        if (replaces_copied(i, at, copied))
+            return visit(k, i, true, new_etag);
+        if (!intent_forward(i, &at) && strcmp(i->from, at) == 0)
+            return 0; /* it is removed */
+    }
+    return at ? 0 : -ENOMEM;
+}
+
 /* Calls `visit` for each that is to be told of the copy's version, and those that take it on
- * from their next place. A rename takes on whatever is there: one that knew an older version,
- * from before attributes were stored, says nothing of those behind it. 0, or what a visit
- * returned. */
+ * from their next place, and the one that replaces it. A rename takes on whatever is there: one
+ * that knew an older version, from before attributes were stored, says nothing of those behind
+ * it. 0, or what a visit returned. */
 static int each_told(struct copying *k, const char *to, const struct copied *copied,
-                     const char *new_etag,
-                     int (*visit)(struct copying *k, struct intent *i, const char *etag))
-    REQUIRES(cache_mutex)
+                     const char *new_etag, told_visit *visit) REQUIRES(cache_mutex)
 {
     auto_free char *at = *new_etag ? strdup(to) : NULL;
     struct intent *i = row_next(k->intent);
-    int r = 0;
+    bool is_known = *new_etag && strcmp(new_etag, INTENT_ANY) != 0;
+    int r = is_known ? told_over(k, to, copied, new_etag, visit) : 0;
 
     while (r == 0 && (i = next_taking(i, &at)) != NULL) {
         if (means_copied(k, i, copied) && strcmp(i->etag, new_etag) != 0 &&
             !(intent_is_rename(i) && strcmp(new_etag, INTENT_ANY) == 0))
-            r = visit(k, i, new_etag);
+            r = visit(k, i, false, new_etag);
         if (!intent_forward(i, &at))
             break;
         i = row_next(i);
@@ -69,25 +102,27 @@ static int each_told(struct copying *k, const char *to, const struct copied *cop
     return r;
 }
 
-static int add_told(struct copying *k, const struct intent *i, const char *etag)
+static int add_told(struct copying *k, const struct intent *i, bool over, const char *etag)
 {
     if (array_grow(k->told, k->told_cap, k->n_told + 1) < 0)
         return -ENOMEM;
-    k->told[k->n_told++] = (struct journal_row){.seq = i->seq, .etag = etag};
+    k->told[k->n_told++] = over ? (struct journal_row){.seq = i->seq, .over = etag}
+                                : (struct journal_row){.seq = i->seq, .etag = etag};
     return 0;
 }
 
 /* One that came since the rows were gathered has its row written anew. */
-static int tell(struct copying *k, struct intent *i, const char *etag) REQUIRES(cache_mutex)
+static int tell(struct copying *k, struct intent *i, bool over, const char *etag)
+    REQUIRES(cache_mutex)
 {
-    char *copy = strdup(etag);
-    int r = copy && !i->row_told ? add_told(k, i, etag) : 0;
+    char **version = version_of(i, over), *copy = strdup(etag);
+    int r = copy && !i->row_told ? add_told(k, i, over, etag) : 0;
 
     i->row_told = false;
     if (!copy)
         return -ENOMEM;
-    free(i->etag);
-    i->etag = copy;
+    free(*version);
+    *version = copy;
     return r;
 }
 
@@ -99,10 +134,10 @@ void copy_tell_next_locked(struct copying *k, const char *to, const char *copied
     (void)each_told(k, to, &copied, new_etag, tell);
 }
 
-static int note_told(struct copying *k, struct intent *i, const char *etag)
+static int note_told(struct copying *k, struct intent *i, bool over, const char *etag)
     REQUIRES(cache_mutex)
 {
-    int r = add_told(k, i, etag);
+    int r = add_told(k, i, over, etag);
 
     i->row_told = r == 0;
     return r;

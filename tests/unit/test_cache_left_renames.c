@@ -94,6 +94,34 @@ START_TEST(a_rename_of_a_link_that_was_carried_out_is_ours)
 }
 END_TEST
 
+/* What it replaces came there with its directory, by a rename that is not carried out either. */
+START_TEST(a_rename_takes_the_place_of_what_is_renamed_before_it)
+{
+    const bool is_link = _i / (FOLDER_COPYING + 1) == 1;
+    const bool is_changed = _i / (FOLDER_COPYING + 1) == 2;
+
+    begin(_i % (FOLDER_COPYING + 1));
+    ck_assert_int_eq(driven_mkdir(d, "a/d/sub"), 0);
+    if (is_link)
+        ck_assert_int_eq(driven_symlink(d, "old", "a/d/sub/x"), 0);
+    else
+        put("a/d/sub/x", "old");
+    ck_assert_int_eq(driven_flush(d), 0);
+    atomic_store(&away, true);
+    ck_assert_int_eq(driven_rename(d, "a/d/sub", "a/d/new"), 0);
+    if (is_changed)
+        put("a/d/f", "two");
+    rename_while_away("a/d/new/x");
+    killed();
+    comes_back();
+    ck_assert_int_eq(stats().last_error, 0);
+    stored("a/d/new/x", is_changed ? "two" : "one");
+    stored("a/d/sub/x", NULL);
+    stored("a/d/f", NULL);
+    end();
+}
+END_TEST
+
 START_TEST(a_rename_takes_the_place_of_what_was_removed)
 {
     begin(_i);
@@ -230,6 +258,8 @@ static Suite *suite(void)
     tcase_add_loop_test(t, a_rename_that_was_carried_out_is_ours, 0, 2 * KINDS);
     tcase_add_loop_test(t, a_rename_of_a_link_that_was_carried_out_is_ours, 0,
                         FOLDER_COPYING + 1);
+    tcase_add_loop_test(t, a_rename_takes_the_place_of_what_is_renamed_before_it, 0,
+                        3 * (FOLDER_COPYING + 1));
     tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_removed, 0, KINDS);
     tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_sent, 0, ORIGINS);
     tcase_add_loop_test(t, a_renamed_file_that_was_changed_replaces_no_more, 0, 2 * KINDS);
