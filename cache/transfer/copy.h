@@ -147,9 +147,9 @@ void copy_leave_locked(struct copying *k) REQUIRES(cache_mutex);
 /* ---- copy_told.c ---- */
 /* A later intention that takes away from `to` the version that was copied, or what this cache
  * put, means the copy: its origin is that of the old name. So does one that takes it on from
- * its next place, and the rename of a file that replaces it. In memory, once the journal has it; k->told, which is to be empty before, are
- * the rows of those that came since it was written. INTENT_ANY: nothing was copied, and a
- * removal means whatever is there. */
+ * its next place, and the rename of a file that replaces it. In memory, once the journal has
+ * it; k->told, which is to be empty before, are the rows of those that came since it was
+ * written. INTENT_ANY: nothing was copied, and a removal means whatever is there. */
 void copy_tell_next_locked(struct copying *k, const char *to, const char *copied_etag,
                            const char *new_etag, bool own) REQUIRES(cache_mutex);
 /* The same for the journal: k->told are its rows, which keep `new_etag`. 0 or -ENOMEM. */

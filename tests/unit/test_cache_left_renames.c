@@ -94,7 +94,8 @@ START_TEST(a_rename_of_a_link_that_was_carried_out_is_ours)
 }
 END_TEST
 
-/* What it replaces came there with its directory, by a rename that is not carried out either. */
+/* What it replaces came there with its directory, by a rename that is not carried out either.
+ */
 START_TEST(a_rename_takes_the_place_of_what_is_renamed_before_it)
 {
     const bool is_link = _i / (FOLDER_COPYING + 1) == 1;
