@@ -53,17 +53,15 @@ static char **version_of(struct intent *i, bool over)
 
 typedef int told_visit(struct copying *k, struct intent *i, bool over, const char *etag);
 
-/* Whether the rename of a file replaces the version that was copied, where it was copied to. */
-static bool replaces_copied(const struct intent *i, const char *at, const struct copied *copied)
+/* Whether the rename to where it was copied knows that it replaces the version that was. */
+static bool means_to_replace(const struct intent *i, const struct copied *copied)
 {
-    if (i->kind != INTENT_RENAME || !i->over || strcmp(i->to, at) != 0)
-        return false;
-    return strcmp(i->over, copied->etag) == 0 ||
-           (copied->own && strcmp(i->over, INTENT_OURS) != 0);
+    return i->over && (strcmp(i->over, copied->etag) == 0 ||
+                       (copied->own && strcmp(i->over, INTENT_OURS) != 0));
 }
 
-/* Calls `visit` for the rename, if any, that replaces the copy, where that ends. What moves a
- * directory above is followed. */
+/* Calls `visit` for the rename, if any, that replaces the copy, where that ends: what comes
+ * after it replaces something else. What moves a directory above is followed. */
 static int told_over(struct copying *k, const char *to, const struct copied *copied,
                      const char *new_etag, told_visit *visit) REQUIRES(cache_mutex)
 {
@@ -71,8 +69,8 @@ static int told_over(struct copying *k, const char *to, const struct copied *cop
     struct intent *i = row_next(k->intent);
 
     for (; at && (i = row_over_from(i, at)); i = row_next(i)) {
-        if (replaces_copied(i, at, copied))
-            return visit(k, i, true, new_etag);
+        if (i->kind == INTENT_RENAME && strcmp(i->to, at) == 0)
+            return means_to_replace(i, copied) ? visit(k, i, true, new_etag) : 0;
         if (!intent_forward(i, &at) && strcmp(i->from, at) == 0)
             return 0; /* it is removed */
     }
