@@ -180,12 +180,17 @@ END_TEST
 
 START_TEST(a_name_that_is_taken_again_goes_up)
 {
+    struct handle *h;
+
     make_tree();
     uint64_t id = lock("d", false, getpid());
     ck_assert_int_eq(driven_unlink(&d, "d/a"), 0);
     put("d/a", "anew");
-    put("d/sub/.b", "over b");
+    /* Were it stored under this name, the lock would hold the name's removal. */
+    ck_assert_int_eq(driven_open(&d, "d/sub/.b", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "over b", 6, 0), 0);
     ck_assert_int_eq(driven_rename(&d, "d/sub/.b", "d/sub/b"), 0);
+    ck_assert_int_eq(driven_close(&d, h), 0);
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "d/a", "anew");
     driven_stores(&d, "d/sub/b", "over b");
