@@ -44,6 +44,7 @@ struct connection {
     int fd; /* -1: the slot is free; changed under the lock, without which only the
                connection's own thread reads it */
     uint64_t number GUARDED_BY(control_mutex); /* tells users of a slot apart */
+    bool locks GUARDED_BY(control_mutex);      /* its client may have paths locked */
     atomic_bool gone;                          /* the client went away, or the server stops */
 };
 
@@ -446,6 +447,9 @@ static int handle_wait(struct connection *c, const json_t *request)
 
 static int handle_lock(struct connection *c, const json_t *request)
 {
+    control_lock(c->server);
+    c->locks = true;
+    control_unlock(c->server);
     return control_lock_paths(c->server->cache, c->fd, request, &c->gone, await_stop, c);
 }
 
@@ -548,6 +552,7 @@ static struct connection *take_slot(struct control_server *s, int fd, unsigned r
     if (c) {
         c->fd = fd;
         c->number = ++s->numbers;
+        c->locks = false;
         atomic_store(&c->gone, false);
         s->used++;
     }
@@ -727,6 +732,23 @@ int control_server_start(int dir_fd, struct cache *cache, struct status_doc *sta
     }
     *ret = s;
     return 0;
+}
+
+void control_server_end_locks(struct control_server *s)
+{
+    if (!s)
+        return;
+    control_lock(s);
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *c = &s->slots[i];
+
+        if (c->fd < 0 || !c->locks)
+            continue;
+        atomic_store(&c->gone, true);
+        (void)shutdown(c->fd, SHUT_RDWR);
+    }
+    pthread_cond_broadcast(&s->changed);
+    control_unlock(s);
 }
 
 void control_server_stop(struct control_server *s, const json_t *last)

@@ -17,6 +17,10 @@ struct status_doc;
 int control_server_start(int dir_fd, struct cache *cache, struct status_doc *status,
                          struct op *op, struct control_server **ret);
 
+/* Tells those who have paths locked that their locks end, by the end of their connections. To
+ * be called before the locks end: who hears of no end may rely on its lock. Accepts NULL. */
+void control_server_end_locks(struct control_server *s);
+
 /* Ends what still runs, answers those who wait for the daemon's end with `last`, removes the
  * socket and frees the server. Accepts NULL. */
 void control_server_stop(struct control_server *s, const json_t *last);

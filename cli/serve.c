@@ -209,6 +209,7 @@ static void unmount(struct mount *m)
         moved = mountinfo_by_dev(m->dev, &info) == 0;
     }
     fs_unmount(m->fs, moved ? info.point : m->request->mountpoint, m->dev);
+    control_server_end_locks(m->control);
     cache_deletion_unlock_all(m->cache); /* nobody reads by path any more */
     mountinfo_release(&info);
 }
