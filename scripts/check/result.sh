@@ -45,7 +45,7 @@ reports() {
 
 # The lines of a log that say what failed.
 failures() {
-    grep -aE '^(FAIL|not ok)|: FAILED: |:[FE]:|^report: SUMMARY' "$1" || true
+    grep -aE '^(FAIL|not ok|DIED)|: FAILED: |:[FE]:|^report: SUMMARY' "$1" || true
 }
 
 # repeats JOB LOG: for each failure the command that repeats just it. A runner says it itself, of

@@ -219,6 +219,14 @@ class Mount:
         except OSError:
             return ""
 
+    def how_it_died(self):
+        """Of a daemon whose end nobody asked for, how it ended and what it said last; else None."""
+        code = self.process.poll() if self.process is not None else None
+        if not code:
+            return None
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        return f"the daemon of {self.mountpoint} {how}: {self.log_tail()}"
+
     def run(self, *words, seconds=300):
         """A runfs subcommand; returns the finished process with its output."""
         try:
@@ -353,6 +361,9 @@ class Workplace:
     def clear(self):
         """Ends what a story left; the server goes on."""
         for m in self.mounts:
+            died = m.how_it_died()
+            if died:
+                print(f"DIED: {died}", flush=True)
             m.kill()
         for cleanup in reversed(self.cleanups):
             cleanup()
