@@ -2,16 +2,22 @@
  * and a lock mistake found in production is found. The functions that take and give back are
  * not looked at by the thread-safety analysis: they are what it starts from. */
 #include "common/lock.h"
+#include "common/log.h"
 #include "common/op.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+/* The log has a lock, too. */
 static _Noreturn void lock_die(const char *what, int err)
 {
-    (void)fprintf(stderr, "runfs: %s (%d)\n", what, err);
+    static atomic_flag dies = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&dies))
+        log_error("runfs ends by a mistake of its own: %s (%d); the cache keeps what was not "
+                  "uploaded, mount it again",
+                  what, err);
     abort();
 }
 

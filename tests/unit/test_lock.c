@@ -6,23 +6,29 @@
 #include <check.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The status of a child that runs `mistake`; its message is not for the test's log. */
-static int run_mistake(void (*mistake)(void))
+/* The status of a child that runs `mistake`, and what it has logged. */
+static int run_mistake(void (*mistake)(void), char *text, size_t size)
 {
-    int status;
+    int said = memfd_create("said", MFD_CLOEXEC), status;
     pid_t pid = fork();
 
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
         signal(SIGABRT, SIG_DFL);
-        close(STDERR_FILENO);
+        (void)dup2(said, STDERR_FILENO);
         mistake();
         _exit(0);
     }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ssize_t n = pread(said, text, size - 1, 0);
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    (void)close(said);
     return status;
 }
 
@@ -123,9 +129,11 @@ static void (*const mistakes[])(void) = {
 
 START_TEST(lock_mistakes_abort)
 {
-    int status = run_mistake(mistakes[_i]);
+    char text[1000];
+    int status = run_mistake(mistakes[_i], text, sizeof(text));
 
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    ck_assert_ptr_nonnull(strstr(text, "runfs ends by a mistake of its own"));
 }
 END_TEST
 
