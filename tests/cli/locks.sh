@@ -129,6 +129,16 @@ test_a_lock_and_the_end_of_the_mount() {
     end_hold 69
 }
 
+# Who sees that it is removed has been told that the lock ended.
+test_a_command_that_ends_just_behind_its_lock() {
+    locked_place locklast || return 1
+    "$runfs" lock "$d/mnt/run" -- sh -c ': >"$1/command"; while [ -e "$1/store/run/ckpt/model" ]; do :; done' sh "$d" &
+    holder=$!
+    until_true 20 [ -e "$d/command" ] && rm -r "$d/mnt/run/ckpt" && kill -TERM "$(daemon_pid)" || return 1
+    try wait_for_holder
+    expect_code 69
+}
+
 test_a_killed_daemon_leaves_no_lock() {
     local pid
     locked_place lockdaemon || return 1
