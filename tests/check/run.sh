@@ -234,8 +234,8 @@ judged() {
 }
 
 test_who_is_late_by_himself() {
-    [ "$(judged 151 100 0)" = late ] && [ "$(judged 150 100 0)" = "in time" ] &&
-        [ "$(judged 151 100 19)" = late ] && [ "$(judged 151 100 20)" = "in time" ] &&
+    [ "$(judged 201 100 0)" = late ] && [ "$(judged 200 100 0)" = "in time" ] &&
+        [ "$(judged 201 100 19)" = late ] && [ "$(judged 201 100 20)" = "in time" ] &&
         [ "$(judged 900 100 75)" = "in time" ] && [ "$(judged 900 100 '?')" = "in time" ] &&
         [ "$(judged 24 5 0)" = "in time" ] && [ "$(judged 26 5 0)" = late ]
 }
