@@ -104,6 +104,8 @@ struct cache_config {
                                  a caller waits; of a listing: until its next name */
     int64_t
         index_settle_ns; /* how long a directory rests before its attribute index is written */
+    int64_t index_kept_ns; /* how long a part of the attribute index of the tree stays in memory
+                              after its last use */
     uint64_t gather_bytes; /* bytes of a download in one write to the disk; 0: as suits the
                               machine */
     unsigned upload_jobs, download_jobs;

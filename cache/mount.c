@@ -28,6 +28,7 @@ void cache_config_init(struct cache_config *config)
         .upload_interval_ns = 30 * NS_PER_SEC,
         .settle_ns = 100 * NS_PER_MS,
         .index_settle_ns = 5 * NS_PER_SEC,
+        .index_kept_ns = 10 * NS_PER_SEC,
         .late_ns = 10 * NS_PER_SEC,
         .retry_ns = 2 * NS_PER_SEC,
         .grace_ns = 60 * NS_PER_SEC,

@@ -50,8 +50,6 @@ struct stored_index {
 
 #define PART_BYTES_MAX (4U << 20)
 
-#define UNUSED_NS (10 * NS_PER_SEC)
-
 /* A part in memory. */
 struct loaded {
     struct loaded *next GUARDED_BY(cache_mutex);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <utlist.h>
 
-/* Parts in memory, and how long after the last use. */
+/* Parts in memory. */
 #define LOADED_MAX 4
 
 char *index_tree_rank(struct place dir)
@@ -77,6 +77,19 @@ void index_tree_unload_locked(struct index_tree *t, int64_t old_ns)
             continue;
         LL_DELETE(t->loaded, l);
         loaded_free(l);
+    }
+}
+
+/* Who uses a part uses the first one, too, which says where the next is. */
+static void used_locked(struct index_tree *t, struct loaded *l) REQUIRES(cache_mutex)
+{
+    struct loaded *first;
+
+    l->used_ns = clock_mono_ns();
+    LL_FOREACH(t->loaded, first)
+    {
+        if (!*first->start)
+            first->used_ns = l->used_ns;
     }
 }
 
@@ -181,8 +194,8 @@ static bool load_locked(struct cache *c, struct loaded *first, const char *rank)
     (void)pthread_cond_broadcast(&c->progress);
     if (l) {
         make_room_locked(t);
-        l->used_ns = clock_mono_ns();
         LL_PREPEND(t->loaded, l);
+        used_locked(t, l);
     }
     t->absent_ns = l ? 0 : clock_mono_ns();
     return l != NULL;
@@ -209,7 +222,7 @@ static struct loaded *get_part(struct cache *c, const char *rank)
     }
     if (found) {
         l->users++;
-        l->used_ns = clock_mono_ns();
+        used_locked(t, l);
     }
     cache_unlock(c);
     return found ? l : NULL;
@@ -219,7 +232,7 @@ static void put_part(struct cache *c, struct loaded *l)
 {
     cache_lock(c);
     l->users--;
-    l->used_ns = clock_mono_ns();
+    used_locked(c->listing->index_tree, l);
     cache_unlock(c);
 }
 

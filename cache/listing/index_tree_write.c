@@ -627,7 +627,7 @@ void index_tree_start_locked(struct cache *c, int64_t now, int64_t *next_due)
     cache_assert_locked(c);
     if (!c->listing->index_tree)
         return;
-    index_tree_unload_locked(c->listing->index_tree, UNUSED_NS);
+    index_tree_unload_locked(c->listing->index_tree, c->config.index_kept_ns);
     int64_t due = due_ns(c);
     if (due > now)
         *next_due = due < *next_due ? due : *next_due;

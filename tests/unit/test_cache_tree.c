@@ -90,6 +90,7 @@ static void setup(void)
     driven_init_like_s3(&d, count);
     d.config.list_timeout_ns = d.config.attr_timeout_ns = 3600 * NS_PER_SEC;
     d.config.index_settle_ns = 3600 * NS_PER_SEC; /* written when it is asked for */
+    d.config.index_kept_ns = 3600 * NS_PER_SEC;   /* however long a walk takes */
 }
 
 static void teardown(void)
@@ -552,6 +553,60 @@ START_TEST(many_files_are_in_parts)
 }
 END_TEST
 
+#define PAGE_DIRS  100 /* a request tells of 1,000 keys */
+#define PAGE_FILES 10
+#define PAGES      8
+
+/* A first part that says only where two others begin; they are not there and count as empty. */
+static void store_three_parts(void)
+{
+    auto_buf struct buf text = BUF_INIT(INDEX_BYTES_MAX);
+    struct index_part p = {0};
+
+    ck_assert_int_eq(index_part_add_start(&p, "runs/r00100/"), 0);
+    ck_assert_int_eq(index_part_add_start(&p, "runs/r00700/"), 0);
+    ck_assert_int_eq(index_part_format(&p, "", &text), 0);
+    index_part_release(&p);
+    put_anything(d.store->next, key_of_part(""), &text);
+    for (int i = 0; i < PAGES * PAGE_DIRS; i++)
+        for (int k = 0; k < PAGE_FILES; k++)
+            driven_store(&d, run_path(i, k), "x", 1);
+}
+
+/* A walk that is in the second part for longer than a part is kept, and always uses it. */
+static bool walk_through_parts(int64_t kept_ns, int unused)
+{
+    bool in_time = true;
+
+    (void)unused;
+    d.config.index_kept_ns = kept_ns;
+    driven_mount_afresh(&d);
+    ck_assert_int_eq(driven_list(&d, "runs"), PAGES * PAGE_DIRS);
+    forget_counts();
+    int64_t used_ns = clock_mono_ns();
+    for (int i = 0; i < PAGES * PAGE_DIRS; i++) {
+        unsigned before = atomic_load(&seen.lists);
+        int64_t begun_ns = clock_mono_ns();
+        ck_assert_int_eq(driven_list(&d, run_path(i, -1)), PAGE_FILES);
+        if (atomic_load(&seen.lists) == before)
+            continue;
+        in_time &= clock_mono_ns() - used_ns < kept_ns;
+        used_ns = begun_ns;
+        (void)usleep((unsigned)(kept_ns / 2000));
+    }
+    if (in_time)
+        ck_assert_uint_eq(atomic_load(&seen.reads), 3);
+    return in_time;
+}
+
+START_TEST(a_walk_reads_each_part_once)
+{
+    store_three_parts();
+    driven_mount(&d);
+    driven_in_window(walk_through_parts, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("cache_tree");
@@ -572,6 +627,7 @@ int main(void)
     tcase_add_test(t, what_is_gone_goes);
     tcase_add_test(t, what_has_grown_goes);
     tcase_add_test(t, many_files_are_in_parts);
+    tcase_add_test(t, a_walk_reads_each_part_once);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
