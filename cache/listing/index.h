@@ -85,6 +85,15 @@ int index_read_text(struct cache *c, struct op *op, struct place index, struct b
                     char ret_etag[STORE_ETAG_MAX]);
 /* Gives the lock to waiting threads at every INDEX_CHUNK-th i. */
 void index_breathe_locked(struct cache *c, size_t i) REQUIRES(cache_mutex);
+/* When news that came from `first_ns` to `last_ns` have rested: INDEX_BUSY_MAX_NS after the
+ * first at the latest, unless they are to rest for longer than that at all. */
+static inline int64_t index_rested_ns(const struct cache *c, int64_t first_ns, int64_t last_ns)
+{
+    int64_t rest_ns = c->config.index_settle_ns, due_ns = last_ns + rest_ns;
+    int64_t latest_ns = first_ns + (rest_ns > INDEX_BUSY_MAX_NS ? rest_ns : INDEX_BUSY_MAX_NS);
+
+    return due_ns < latest_ns ? due_ns : latest_ns;
+}
 /* Which directory the debt is part of; NULL for NULL. */
 static inline struct node *debt_index_dir(struct debt *d)
 {

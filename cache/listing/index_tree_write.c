@@ -71,7 +71,7 @@ static size_t files_there_locked(const struct index_tree *t) REQUIRES(cache_mute
 static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
 {
     struct index_tree *t = c->listing->index_tree;
-    int64_t due = t->last_ns + c->config.index_settle_ns;
+    int64_t due = index_rested_ns(c, t->first_ns, t->last_ns);
 
     if (c->listing->index_tree_news < NEWS_MIN)
         return INT64_MAX;
@@ -79,8 +79,6 @@ static int64_t due_ns(struct cache *c) REQUIRES(cache_mutex)
         return t->debt.attempts || c->queue->uploads_running ? INT64_MAX : 0;
     if ((uint64_t)c->listing->index_tree_news * INDEX_NEWS_PART < files_there_locked(t))
         due = t->first_ns + INDEX_LATE_NS;
-    else if (due > t->first_ns + INDEX_BUSY_MAX_NS)
-        due = t->first_ns + INDEX_BUSY_MAX_NS;
     return due > t->debt.due_ns ? due : t->debt.due_ns;
 }
 

@@ -21,14 +21,12 @@
 static int64_t due_ns(struct cache *c, struct node *dir) REQUIRES(cache_mutex)
 {
     struct dir_index *x = &dir->dir->index;
-    int64_t due = x->last_ns + c->config.index_settle_ns;
+    int64_t due = index_rested_ns(c, x->first_ns, x->last_ns);
 
     if (c->listing->index_now)
         return x->debt.attempts ? INT64_MAX : 0;
     if ((uint64_t)x->news * INDEX_NEWS_PART < children_count(dir->dir->children))
         due = x->first_ns + INDEX_LATE_NS;
-    else if (due > x->first_ns + INDEX_BUSY_MAX_NS)
-        due = x->first_ns + INDEX_BUSY_MAX_NS;
     return due > x->debt.due_ns ? due : x->debt.due_ns;
 }
 

@@ -29,6 +29,8 @@ static atomic_bool slow;           /* listings take a while */
 static atomic_uint let_go; /* how often who writes an index let others go on before a put */
 static struct driven d;
 
+static int64_t counted_ns; /* since when all these are counted */
+
 static _Thread_local unsigned locked; /* how often this thread has taken a lock */
 
 int pthread_mutex_lock(pthread_mutex_t *m)
@@ -67,7 +69,9 @@ static void setup(void)
 {
     atomic_store(&slow, false);
     driven_init_like_s3(&d, around);
-    d.config.list_timeout_ns = d.config.attr_timeout_ns = 600 * NS_PER_SEC;
+    /* However long a walk takes. An index is written when it is asked for. */
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 3600 * NS_PER_SEC;
+    d.config.index_settle_ns = d.config.index_kept_ns = 3600 * NS_PER_SEC;
 }
 
 static void teardown(void)
@@ -97,6 +101,13 @@ static void count_from_here(void)
     atomic_store(&reads, 0);
     atomic_store(&written, 0);
     atomic_store(&let_go, 0);
+    counted_ns = clock_mono_ns();
+}
+
+/* So often an index that is not there may be asked for: once a minute, as index.h has it. */
+static unsigned looks_for_none(void)
+{
+    return 1 + (unsigned)((clock_mono_ns() - counted_ns) / (60 * NS_PER_SEC));
 }
 
 static void is_run(int i)
@@ -285,7 +296,6 @@ static void ls_lr_many(void)
 static void mount_many(bool state)
 {
     d.config.list_memory_bytes = 1 << 30;
-    d.config.index_settle_ns = 3600 * NS_PER_SEC; /* written when it is asked for */
     if (!state)
         d.store->facts.caps &= ~(unsigned)STORE_STATE;
     store_many();
@@ -322,7 +332,8 @@ START_TEST(walks_over_many_with_the_index)
     ls_lr_many();
     ck_assert_uint_eq(atomic_load(&lists), MANY_LISTS);
     ck_assert_uint_eq(atomic_load(&stats), MANY * MANY_FILES);
-    ck_assert_uint_eq(atomic_load(&reads), 1); /* there is none */
+    ck_assert_uint_ge(atomic_load(&reads), 1);
+    ck_assert_uint_le(atomic_load(&reads), looks_for_none());
     count_from_here();
     op_init(&op, 300 * NS_PER_SEC);
     cache_write_indexes(d.cache, &op);
@@ -401,7 +412,6 @@ static void write_indexes(void)
  * also when the directories' own times have moved there, and until a marker changes. */
 START_TEST(the_index_tells_of_markers)
 {
-    d.config.index_settle_ns = 3600 * NS_PER_SEC; /* written when it is asked for */
     for (int i = 0; i < MARKED; i++) {
         store_marked(i, marked_mode(i), 1500000000 + i);
         if (i % 2)
@@ -439,7 +449,6 @@ START_TEST(the_index_tells_of_directories_made_here)
 {
     struct stat st;
 
-    d.config.index_settle_ns = 3600 * NS_PER_SEC;
     driven_mount(&d);
     ck_assert_int_eq(driven_mkdir(&d, "runs"), 0);
     for (int i = 0; i < MARKED; i++) {
@@ -512,8 +521,6 @@ static void shuffle(unsigned seed)
 static void mount_apart(bool state)
 {
     d.config.list_memory_bytes = 1 << 30;
-    d.config.list_timeout_ns = d.config.attr_timeout_ns = 600 * NS_PER_SEC;
-    d.config.index_settle_ns = 3600 * NS_PER_SEC;
     if (!state)
         d.store->facts.caps &= ~(unsigned)STORE_STATE;
     for (int i = 0; i < APART; i++)
@@ -557,7 +564,7 @@ START_TEST(in_no_order_a_run_of_names_is_told_at_once)
     ck_assert_uint_le(atomic_load(&lists), APART_LISTS + (_i & 1 ? APART_ALONE / 2 : 0));
     ck_assert_uint_eq(atomic_load(&stats), 0);
     /* The parts of the index may be read for each request, where there are any. */
-    ck_assert_uint_le(atomic_load(&reads), _i & 2 ? 1 : 0);
+    ck_assert_uint_le(atomic_load(&reads), _i & 2 ? looks_for_none() : 0);
 }
 END_TEST
 
