@@ -1,5 +1,6 @@
 #include "tests/lib/suite.h"
 
+#include "tests/lib/some.h"
 #include "tests/lib/temp_dir.h"
 
 #include <stdlib.h>
@@ -13,6 +14,7 @@ int suites_run(Suite *const *suites, size_t n)
     if (srunner_fork_status(runner) == CK_FORK)
         temp_dir_begin();
     srunner_run_all(runner, CK_ENV);
+    some_print();
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;

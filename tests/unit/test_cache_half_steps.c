@@ -5,6 +5,7 @@
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -299,7 +300,7 @@ START_TEST(a_step_that_fails)
     static const int errors[] = {EMFILE, EROFS};
     bool failed = true;
 
-    for (unsigned n = 1; failed; n++) {
+    for (unsigned n = 1; failed; n += every(SOME_STEPS)) {
         ck_assert_uint_lt(n, 50);
         prepare(t[_i].before);
         step.err = errors[n % ARRAY_SIZE(errors)];
@@ -415,7 +416,7 @@ START_TEST(a_truncate_that_fails)
     static const char old[2][8] = {"whole", "who"};
     bool failed = true;
 
-    for (unsigned n = 1; failed; n++) {
+    for (unsigned n = 1; failed; n += every(SOME_STEPS)) {
         ck_assert_uint_lt(n, 50);
         driven_init_like_s3(&d, NULL);
         d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
@@ -469,7 +470,7 @@ START_TEST(an_open_file_that_can_not_be_emptied_stays_whole)
     bool failed = true;
     struct stat st;
 
-    for (unsigned n = 1; failed; n++) {
+    for (unsigned n = 1; failed; n += every(SOME_STEPS)) {
         ck_assert_uint_lt(n, 50);
         driven_init_like_s3(&d, NULL);
         d.config.settle_ns = 30 * NS_PER_SEC; /* only a flush uploads */
@@ -575,8 +576,8 @@ int main(void)
     TCase *c = tcase_create("cache_half_steps");
 
     tcase_set_timeout(c, 60);
-    tcase_add_loop_test(c, a_step_that_fails, 0, ARRAY_SIZE(t));
-    tcase_add_loop_test(c, a_truncate_that_fails, 0, ARRAY_SIZE(truncates));
+    tcase_add_some_test(c, a_step_that_fails, 0, ARRAY_SIZE(t), SOME_KINDS);
+    tcase_add_some_test(c, a_truncate_that_fails, 0, ARRAY_SIZE(truncates), SOME_KINDS);
     tcase_add_loop_test(c, an_open_file_that_can_not_be_emptied_stays_whole, 0, 2);
     tcase_add_test(c, records_that_can_not_be_written);
     tcase_add_test(c, a_link_of_a_file_without_all_records);

@@ -4,6 +4,7 @@
 #include "cache/mirror/crash.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -15,13 +16,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Under TSan, where a process takes long to begin, some of the steps. */
-#ifdef __SANITIZE_THREAD__
-#define STRIDE 11
-#else
-#define STRIDE 1
-#endif
 
 static struct driven d;
 static atomic_bool away; /* nothing reaches the folder */
@@ -247,7 +241,7 @@ START_TEST(a_story_is_killed_at_each_step)
     bool dies = true;
     unsigned step;
 
-    for (step = 1; dies; step += STRIDE) {
+    for (step = 1; dies; step += every(SOME_STORIES)) {
         start();
         dies = killed(tell, step);
         if (_i)
@@ -256,7 +250,7 @@ START_TEST(a_story_is_killed_at_each_step)
             all_is_ours("killed");
         driven_release(&d);
     }
-    (void)printf("%u steps\n", step - 1 - STRIDE);
+    (void)printf("%u steps\n", step - 1 - every(SOME_STORIES));
     ck_assert_uint_gt(step, 60);
 }
 END_TEST
@@ -267,14 +261,14 @@ START_TEST(what_is_found_is_killed_at_each_step)
     bool dies = true;
     unsigned step;
 
-    for (step = 1; dies; step += STRIDE) {
+    for (step = 1; dies; step += every(SOME_STORIES)) {
         start();
         ck_assert(killed(tell_while_away, 0));
         dies = killed(find, step);
         all_is_ours("killed twice");
         driven_release(&d);
     }
-    (void)printf("%u steps\n", step - 1 - STRIDE);
+    (void)printf("%u steps\n", step - 1 - every(SOME_STORIES));
     ck_assert_uint_gt(step, 10);
 }
 END_TEST

@@ -1,6 +1,7 @@
 /* cache/: renames of stored files that a killed daemon had not carried out, and what another
  * node put under the new name before the next mount: that stays, and so does the file. */
 #include "tests/lib/left_owed.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 /* ---- renames of what is stored ---- */
@@ -254,20 +255,23 @@ static Suite *suite(void)
     TCase *t = tcase_create("renames");
 
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, a_rename_is_carried_out, 0, 2 * KINDS);
-    tcase_add_loop_test(t, a_rename_replaces_nothing_that_came_since, 0, 2 * KINDS);
-    tcase_add_loop_test(t, a_rename_that_was_carried_out_is_ours, 0, 2 * KINDS);
-    tcase_add_loop_test(t, a_rename_of_a_link_that_was_carried_out_is_ours, 0,
-                        FOLDER_COPYING + 1);
-    tcase_add_loop_test(t, a_rename_takes_the_place_of_what_is_renamed_before_it, 0,
-                        3 * (FOLDER_COPYING + 1));
-    tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_removed, 0, KINDS);
-    tcase_add_loop_test(t, a_rename_takes_the_place_of_what_was_sent, 0, ORIGINS);
-    tcase_add_loop_test(t, a_renamed_file_that_was_changed_replaces_no_more, 0, 2 * KINDS);
-    tcase_add_loop_test(t, a_renamed_file_that_is_changed_replaces_no_more, 0, KINDS);
-    tcase_add_loop_test(t, a_file_that_was_changed_and_open_comes, 0, KINDS);
-    tcase_add_loop_test(t, a_renamed_file_that_was_removed_takes_nothing_along, 0, KINDS);
-    tcase_add_loop_test(t, the_second_rename_replaces_no_more, 0, 2 * KINDS);
+    tcase_add_some_test(t, a_rename_is_carried_out, 0, 2 * KINDS, SOME_KINDS);
+    tcase_add_some_test(t, a_rename_replaces_nothing_that_came_since, 0, 2 * KINDS, SOME_KINDS);
+    tcase_add_some_test(t, a_rename_that_was_carried_out_is_ours, 0, 2 * KINDS, SOME_KINDS);
+    tcase_add_some_test(t, a_rename_of_a_link_that_was_carried_out_is_ours, 0,
+                        FOLDER_COPYING + 1, SOME_KINDS);
+    tcase_add_some_test(t, a_rename_takes_the_place_of_what_is_renamed_before_it, 0,
+                        3 * (FOLDER_COPYING + 1), SOME_STATES);
+    tcase_add_some_test(t, a_rename_takes_the_place_of_what_was_removed, 0, KINDS, SOME_KINDS);
+    tcase_add_some_test(t, a_rename_takes_the_place_of_what_was_sent, 0, ORIGINS, SOME_KINDS);
+    tcase_add_some_test(t, a_renamed_file_that_was_changed_replaces_no_more, 0, 2 * KINDS,
+                        SOME_KINDS);
+    tcase_add_some_test(t, a_renamed_file_that_is_changed_replaces_no_more, 0, KINDS,
+                        SOME_KINDS);
+    tcase_add_some_test(t, a_file_that_was_changed_and_open_comes, 0, KINDS, SOME_KINDS);
+    tcase_add_some_test(t, a_renamed_file_that_was_removed_takes_nothing_along, 0, KINDS,
+                        SOME_KINDS);
+    tcase_add_some_test(t, the_second_rename_replaces_no_more, 0, 2 * KINDS, SOME_KINDS);
     suite_add_tcase(s, t);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 #include "tests/lib/temp_dir.h"
 
@@ -355,11 +356,8 @@ static bool tell(const struct story *s, enum kind kind, unsigned fail_at)
 }
 
 /* So many of each kind and story, where not each n is tried. */
-#ifdef __SANITIZE_THREAD__
-#define SOME 6
-#else
-#define SOME 40
-#endif
+#define SOME      40
+#define SOME_TSAN 3
 
 static unsigned count_calls(const struct story *s, enum kind kind)
 {
@@ -372,7 +370,7 @@ START_TEST(any_call_may_fail_once)
     const struct story *s = &stories[(size_t)_i / KINDS];
     enum kind kind = (enum kind)(_i % KINDS);
     unsigned all = count_calls(s, kind), n = 0;
-    unsigned step = (getenv("RUNFS_NIGHTLY") && SOME == 40) || all < SOME ? 1 : all / SOME;
+    unsigned step = step_through(all, SOME, SOME_TSAN);
 
     for (unsigned at = 1; at <= all; at += step)
         n += tell(s, kind, at);

@@ -3,6 +3,7 @@
  * was killed had on its way. */
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -660,13 +661,13 @@ int main(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_loop_test(t, what_is_owed_loses_against_the_other_life, 0, 2 * OWES);
-    tcase_add_loop_test(t, what_is_owed_replaces_what_it_meant_to, 0, 3 * OWES);
+    tcase_add_some_test(t, what_is_owed_loses_against_the_other_life, 0, 2 * OWES, SOME_KINDS);
+    tcase_add_some_test(t, what_is_owed_replaces_what_it_meant_to, 0, 3 * OWES, SOME_KINDS);
     tcase_add_loop_test(t, a_removal_spares_what_the_other_life_put, 0, 2);
     tcase_add_test(t, a_copy_does_not_repeat_what_the_original_may_have_done);
     tcase_add_test(t, a_moved_cache_loses_nothing);
     tcase_add_test(t, a_copy_is_told);
-    tcase_add_loop_test(t, what_an_older_version_owed_is_published, 0, 2 * OWES);
+    tcase_add_some_test(t, what_an_older_version_owed_is_published, 0, 2 * OWES, SOME_KINDS);
     tcase_add_loop_test(t, what_was_in_flight_is_ours, 0, 4);
     tcase_add_loop_test(t, what_was_in_flight_is_removed, 0, 2);
     tcase_add_test(t, what_was_in_flight_is_removed_after_a_directory);

@@ -17,6 +17,7 @@
 #include "tests/lib/power/disk.h"
 #include "tests/lib/power/store.h"
 #include "tests/lib/power/stories.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -370,11 +371,6 @@ static bool cut(size_t at, enum disk_way way, uint64_t seed)
     disk_state_free(state);
     disk_cut_free(&choice);
     return new;
-}
-
-static bool by_night(void)
-{
-    return getenv("RUNFS_NIGHTLY") != NULL;
 }
 
 static uint64_t first_seed(void)

@@ -2,6 +2,7 @@
 #include "common/mem.h"
 #include "common/path.h"
 #include "tests/lib/routed_runs.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <errno.h>
@@ -303,7 +304,7 @@ START_TEST(a_file_that_leaves_its_store_is_whole_after_a_kill_at_any_step)
     struct cache_stats s;
     int step = 0;
 
-    for (bool done = false; !done; step++) {
+    for (bool done = false; !done; step += (int)every(SOME_STEPS)) {
         routed_init(&w, rows, ROWS, (enum routed_kind)_i);
         driven_mount(&w.d);
         make_run("one");
@@ -479,7 +480,7 @@ START_TEST(a_directory_that_moves_is_whole_after_a_kill_at_any_step)
     int step = 0;
 
     in_layout = _i >= ROUTED_KINDS;
-    for (bool done = false; !done; step++) {
+    for (bool done = false; !done; step += (int)every(SOME_STEPS)) {
         routed_init(&w, in_layout ? layout : rows, in_layout ? LAYOUT_ROWS : ROWS,
                     (enum routed_kind)(_i % ROUTED_KINDS));
         driven_mount(&w.d);

@@ -5,6 +5,7 @@
 #include "cache/mount.h"
 #include "common/mem.h"
 #include "tests/lib/driven.h"
+#include "tests/lib/some.h"
 #include "tests/lib/suite.h"
 
 #include <check.h>
@@ -17,13 +18,6 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Under TSan, where a process takes long to begin, some of the steps. */
-#ifdef __SANITIZE_THREAD__
-#define STRIDE 7
-#else
-#define STRIDE 1
-#endif
 
 static struct driven d;
 
@@ -261,14 +255,14 @@ START_TEST(a_save_is_killed_at_each_step)
     unsigned step;
 
     story = &stories[_i];
-    for (step = 1; dies; step += STRIDE) {
+    for (step = 1; dies; step += every(SOME_SAVES)) {
         start();
         dies = killed(mount_and_tell, step);
         nothing_is_half();
         what_was_closed_comes();
         driven_release(&d);
     }
-    (void)printf("%u steps\n", step - 1 - STRIDE);
+    (void)printf("%u steps\n", step - 1 - every(SOME_SAVES));
     ck_assert_uint_gt(step, 20);
 }
 END_TEST
@@ -293,7 +287,7 @@ START_TEST(a_recovery_is_killed_at_each_step)
     unsigned step;
 
     story = &stories[_i];
-    for (step = 1; dies; step += STRIDE) {
+    for (step = 1; dies; step += every(SOME_SAVES)) {
         start();
         atomic_store(&away, true);
         make_owed();
@@ -304,7 +298,7 @@ START_TEST(a_recovery_is_killed_at_each_step)
         what_was_closed_comes();
         driven_release(&d);
     }
-    (void)printf("%u steps\n", step - 1 - STRIDE);
+    (void)printf("%u steps\n", step - 1 - every(SOME_SAVES));
     ck_assert_uint_gt(step, 10);
 }
 END_TEST
