@@ -219,12 +219,23 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, struct place at,
     return true;
 }
 
-/* Takes what the store said of a node that still has the name it was asked under. */
-static void take_answer(struct asking *a, int r, const struct object *obj,
+/* The store has it no more, and the name stays, as its unit needs it: that is told for now.
+ * Else who waits for it would be sent to ask on and on. */
+static void stays_without_locked(struct entry *e) REQUIRES(cache_mutex)
+{
+    entry_verified_locked(e, clock_mono_ns());
+    if (e->node->flags & NODE_ATTRS_KNOWN)
+        node_attrs_are_known(e->node);
+}
+
+/* Takes what the store said of a node that still has the name it was asked under. Whether that
+ * stays although the store has it no more. */
+static bool take_answer(struct asking *a, int r, const struct object *obj,
                         const struct asked *asked)
 {
     struct cache *c = a->cache;
     struct node *n = a->node;
+    bool stays = false;
 
     ns_write(c);
     bool moved = listing_may_have_moved(c, asked);
@@ -250,8 +261,14 @@ static void take_answer(struct asking *a, int r, const struct object *obj,
     else if (current && r == 0)
         (void)listing_update_entry(c, e, asked->at, obj, a->asked_ns);
     else if (current && r == -ENOENT)
-        (void)entry_gone(c, e);
+        stays = entry_gone(c, e) < 0;
+    if (stays) {
+        cache_lock(c);
+        stays_without_locked(e);
+        cache_unlock(c);
+    }
     ns_done(c);
+    return stays;
 }
 
 /* Takes what it said of a directory's marker. */
@@ -350,6 +367,7 @@ static void run_asking(struct task *task)
     struct cache *c = a->cache;
     struct node *n = a->node;
     struct object obj = {0};
+    bool stays = false; /* the name does, although the store has it no more */
     struct op op;
 
     cache_lock(c);
@@ -371,7 +389,7 @@ static void run_asking(struct task *task)
     if (place_known(at) && n->dir && (r == 0 || r == -ENOENT))
         take_marker(a, r, &obj, &asked);
     else if (place_known(at) && (r == 0 || r == -ENOENT))
-        take_answer(a, r, &obj, &asked);
+        stays = take_answer(a, r, &obj, &asked);
     if (r == 0)
         object_release(&obj);
     if (r < 0 && r != -ENOENT)
@@ -396,6 +414,8 @@ static void run_asking(struct task *task)
             notice_locked(c, n->links->parent, n->links->name);
         r = -ESTALE;
     }
+    if (stays && attrs_missing(c, n))
+        r = -ENOENT; /* nobody knows its attributes any more */
     n->flags &= ~(unsigned)NODE_STATTING;
     waitq_wake_locked(c, &a->waiters, r);
     HASH_DEL(c->listing->askings, a);

@@ -14,9 +14,11 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define UNITS  STORE_STATE_DIR "/" NOTES_DIR
@@ -24,6 +26,7 @@
 #define LEASES STORE_STATE_DIR "/" LEASES_DIR
 
 #define TTL_NS  NS_PER_SEC
+#define HOUR    (3600 * NS_PER_SEC)
 #define THEIRS  "00000000000000c1"
 #define SESSION "00000000000000aa"
 
@@ -35,6 +38,7 @@ static atomic_bool cut_off;       /* no lease is renewed */
 static _Atomic int64_t beaten_ns; /* when the last rewrite of the lease that worked began */
 static atomic_uint opens;         /* so many `open` were put */
 static atomic_bool tail_first;    /* the tail came before another file */
+static atomic_uint looks;         /* so often the store was asked what a file is */
 
 static bool begins(const char *key, const char *with)
 {
@@ -59,6 +63,8 @@ static int64_t around(struct layer *l, struct call *c)
     if (c->kind == CALL_PUT && strcmp(c->key, "checkpoint-1/tail") == 0 &&
         !(has("checkpoint-1/x") && has("checkpoint-1/sub/y")))
         atomic_store(&tail_first, true);
+    if (c->kind == CALL_STAT && begins(c->key, "checkpoint-1/"))
+        atomic_fetch_add(&looks, 1);
     int64_t r = call_next(c);
     if (lease && r == 0)
         atomic_store(&beaten_ns, now_ns);
@@ -76,11 +82,12 @@ static void setup(void)
     atomic_store(&beaten_ns, 0);
     atomic_store(&opens, 0);
     atomic_store(&tail_first, false);
+    atomic_store(&looks, 0);
     driven_init_like_s3(&d, around);
     routes = routes_of(all);
     policy = *policy_preset("data");
     policy.lock_ttl_ns = TTL_NS;
-    policy.unit_idle_ns = 3600 * NS_PER_SEC;
+    policy.unit_idle_ns = HOUR;
     d.config.routes = &routes;
     d.config.policies = &policy;
     d.config.n_policies = d.config.n_stores = 1;
@@ -224,8 +231,8 @@ static void no_stay(void *arg, const char *path, enum cache_stay why)
     (void)arg, (void)path, (void)why;
 }
 
-/* Nobody can make it whole but its program: others go on not to see it. */
-START_TEST(what_is_nowhere_holds_the_tail)
+/* Here x was evicted, and there others dropped it. */
+static void lose_x(void)
 {
     struct cache_evicted e;
     struct op op;
@@ -239,12 +246,75 @@ START_TEST(what_is_nowhere_holds_the_tail)
     atomic_store(&cut_off, false);
     ck_assert_int_eq(flush_within(20 * NS_PER_SEC, &op), -ESTALE);
     ck_assert_msg(strstr(op.why, "x") && strstr(op.why, "somebody removed"), "%s", op.why);
-    ck_assert(!has("checkpoint-1/tail") && has_any(UNITS) && !has_any(SEALS));
-    put("checkpoint-1/x");
+}
+
+/* x was written again, and is the last one that was closed. */
+static void goes_up_with_x(void)
+{
     ck_assert_int_eq(driven_flush(&d), 0);
     driven_stores(&d, "checkpoint-1/tail", "checkpoint-1/tail");
     ck_assert(has("checkpoint-1/x") && has("checkpoint-1/sub/y"));
     ck_assert(!has_any(UNITS) && has_any(SEALS));
+}
+
+/* Nobody can make it whole but its program: others go on not to see it. */
+START_TEST(what_is_nowhere_holds_the_tail)
+{
+    lose_x();
+    ck_assert(!has("checkpoint-1/tail") && has_any(UNITS) && !has_any(SEALS));
+    put("checkpoint-1/x");
+    goes_up_with_x();
+}
+END_TEST
+
+/* What is known stays so, unless the store is asked. */
+static void mount_to_believe(void)
+{
+    driven_unmount(&d);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = HOUR;
+    driven_mount(&d);
+}
+
+/* Its name stays, and an open of it asks once: not again and again as long as it stays. */
+START_TEST(an_open_of_what_is_nowhere_asks_once)
+{
+    struct handle *h;
+    char text[8];
+
+    mount_to_believe();
+    lose_x();
+    ck_assert_int_eq(driven_open(&d, "checkpoint-1/x", O_RDONLY, &h), 0);
+    ck_assert_int_eq(driven_pread(&d, h, text, sizeof(text), 0), -ESTALE);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    atomic_store(&looks, 0);
+    if (_i)
+        put("checkpoint-1/x");
+    ck_assert_int_eq(driven_open(&d, "checkpoint-1/x", O_RDONLY, &h), 0);
+    ck_assert_uint_eq(atomic_load(&looks), 1);
+    ck_assert_int_eq(driven_close(&d, h), 0);
+    if (!_i)
+        put("checkpoint-1/x");
+    goes_up_with_x();
+}
+END_TEST
+
+/* Of what others had in it, and this mount never looked at, nobody can say what it was. */
+START_TEST(what_was_never_looked_at_and_is_nowhere_is_not_found)
+{
+    struct stat st;
+
+    mount_to_believe();
+    write_unit();
+    driven_store(&d, "checkpoint-1/theirs", "theirs", 6);
+    driven_unmount(&d);
+    driven_mount(&d);
+    ck_assert_int_eq(driven_list(&d, "checkpoint-1"), 4);
+    be_cut_off();
+    store_loses("checkpoint-1/theirs");
+    atomic_store(&looks, 0);
+    ck_assert_int_eq(driven_stat(&d, "checkpoint-1/theirs", &st), -ENOENT);
+    ck_assert_uint_eq(atomic_load(&looks), 1);
+    ck_assert_int_eq(driven_list(&d, "checkpoint-1"), 4);
 }
 END_TEST
 
@@ -324,6 +394,8 @@ int main(void)
     tcase_add_loop_test(t, what_others_dropped_goes_again, 0, COMES);
     tcase_add_test(t, what_is_there_stays);
     tcase_add_test(t, what_is_nowhere_holds_the_tail);
+    tcase_add_loop_test(t, an_open_of_what_is_nowhere_asks_once, 0, 2);
+    tcase_add_test(t, what_was_never_looked_at_and_is_nowhere_is_not_found);
     tcase_add_loop_test(t, the_journal_is_lost, 0, 2);
     tcase_add_test(t, who_cleans_up_is_waited_for);
     tcase_add_test(t, nobody_waits_for_a_dead_one);
