@@ -47,12 +47,37 @@ static enum cache_stay judge_locked(struct cache *c, struct node *n, const char 
                                                                              : CACHE_EVICTED;
 }
 
+/* Whether only a look is left of what is owed, which sends nothing: of a file that was open
+ * when it went up, and is not now. One that a mapping may write, or that is half, is looked at
+ * for as long as it is that. */
+static bool is_only_looked_at_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    const struct file *f = n->file;
+
+    return debt_is_queued(&f->debt) && !f->debt.error && upload_is_done_locked(n) &&
+           !f->write_handles && !f->mapped_writer && !file_is_half_locked(c, n);
+}
+
+static bool ends_soon_locked(struct cache *c, struct node *n) REQUIRES(cache_mutex)
+{
+    struct file *f = n->file;
+
+    if (!f || f->state != FILE_CLEAN || (n->flags & NODE_ATTR_DIRTY))
+        return false;
+    if (f->debt.running)
+        return true;
+    if (!is_only_looked_at_locked(c, n))
+        return false;
+    debt_set_due(&f->debt, 0);
+    scheduler_kick_locked(c);
+    return true;
+}
+
 /* An upload that has put all there is on its last steps. */
 static void await_end(struct cache *c, struct node *n, struct op *op)
 {
     cache_lock(c);
-    while (n->file && n->file->debt.running && n->file->state == FILE_CLEAN &&
-           !(n->flags & NODE_ATTR_DIRTY) && op_check(op) == 0)
+    while (ends_soon_locked(c, n) && op_check(op) == 0)
         (void)cache_wait_until(c, &c->progress, clock_mono_ns() + END_TICK_NS);
     cache_unlock(c);
 }

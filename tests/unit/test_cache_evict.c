@@ -16,6 +16,18 @@
 static struct driven d;
 static atomic_bool refuses; /* the store takes nothing */
 static atomic_uint reads;
+static struct handle *_Atomic closes; /* by the next upload, when the store has it; or NULL */
+
+/* The program's close comes behind the store's answer, and before the end of the upload. */
+static int64_t put_and_close(struct call *c)
+{
+    struct handle *h = atomic_exchange(&closes, NULL);
+    int64_t r = call_next(c);
+
+    if (h)
+        ck_assert_int_eq(driven_close(&d, h), 0);
+    return r;
+}
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -25,7 +37,7 @@ static int64_t around(struct layer *l, struct call *c)
     bool changes = c->kind != CALL_READ && c->kind != CALL_STAT && c->kind != CALL_LIST;
     if (changes && atomic_load(&refuses))
         return op_fail(c->op, -EHOSTUNREACH, "the store is away");
-    return call_next(c);
+    return c->kind == CALL_PUT ? put_and_close(c) : call_next(c);
 }
 
 static void setup(void)
@@ -174,6 +186,20 @@ START_TEST(pinned_and_open_content_stays)
 }
 END_TEST
 
+/* It was open when a flush sent it, and is looked at once more for that. */
+START_TEST(what_was_open_while_it_went_up_leaves)
+{
+    struct handle *h = NULL;
+
+    ck_assert_int_eq(driven_open(&d, "x.log", O_CREAT | O_WRONLY, &h), 0);
+    ck_assert_int_eq(driven_write(&d, h, "text", 4, 0), 0);
+    atomic_store(&closes, h);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    ck_assert_ptr_null(atomic_load(&closes));
+    ck_assert_uint_eq(evict("x.log", "").files, 1);
+}
+END_TEST
+
 /* ---- what is stored ---- */
 
 static int stored(const char *path)
@@ -262,6 +288,7 @@ int main(void)
     tcase_add_test(t, what_the_store_lacks_stays);
     tcase_add_test(t, an_empty_file_that_the_store_lacks_is_told);
     tcase_add_test(t, pinned_and_open_content_stays);
+    tcase_add_test(t, what_was_open_while_it_went_up_leaves);
     tcase_add_test(t, content_is_stored_when_it_is_there);
     tcase_add_test(t, a_directory_is_stored_when_its_names_are);
     tcase_add_test(t, a_name_is_stored_when_its_rename_is_carried_out);
