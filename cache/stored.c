@@ -102,6 +102,9 @@ int cache_stored_path(struct cache *c, const char *path, struct op *op)
     const char *why = is_root || no_key || fails ? NULL : owed_locked(n);
     if (!why && !no_key && !fails)
         why = stored_name_owed_locked(c, path);
+    if (!why && !no_key && !fails && n->file && unit_keeps_locked(n))
+        why = "others could remove it while this mount could not say that it writes its unit, "
+              "and the store has not been asked since: flush says what came of it";
     r = fails ? upload_fails_locked(n, op) : why ? op_fail(op, -EBUSY, "%s", why) : 0;
     bool asks = r == 0 && n->dir && !no_key && !is_root && path_may_lack_key(c, path);
     cache_unlock(c);

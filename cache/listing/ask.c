@@ -219,8 +219,9 @@ static bool take_attrs_locked(struct cache *c, struct entry *e, struct place at,
     return true;
 }
 
-/* The store has it no more, and the name stays, as its unit needs it: that is told for now.
- * Else who waits for it would be sent to ask on and on. */
+/* The store has it no more, and the name stays, as its unit needs it: it is taken as known
+ * until it is due to be asked for again. Else who waits for it would be sent to ask on and on.
+ */
 static void stays_without_locked(struct entry *e) REQUIRES(cache_mutex)
 {
     entry_verified_locked(e, clock_mono_ns());

@@ -73,7 +73,8 @@ static bool ends_soon_locked(struct cache *c, struct node *n) REQUIRES(cache_mut
     return true;
 }
 
-/* An upload that has put all there is on its last steps. */
+/* An upload that has put all there is on its last steps, or is looked at once more for that it
+ * was open. */
 static void await_end(struct cache *c, struct node *n, struct op *op)
 {
     cache_lock(c);

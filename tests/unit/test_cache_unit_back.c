@@ -280,12 +280,15 @@ START_TEST(an_open_of_what_is_nowhere_asks_once)
 {
     struct handle *h;
     char text[8];
+    struct op op;
 
+    op_init(&op, 20 * NS_PER_SEC);
     mount_to_believe();
     lose_x();
     ck_assert_int_eq(driven_open(&d, "checkpoint-1/x", O_RDONLY, &h), 0);
     ck_assert_int_eq(driven_pread(&d, h, text, sizeof(text), 0), -ESTALE);
     ck_assert_int_eq(driven_close(&d, h), 0);
+    ck_assert_int_ne(cache_stored_path(d.cache, "checkpoint-1/x", &op), 0);
     atomic_store(&looks, 0);
     if (_i)
         put("checkpoint-1/x");
