@@ -21,7 +21,7 @@ static struct driven d;
 static const char *_Atomic failing; /* uploads to keys that begin with this; NULL: none */
 static atomic_int failure, puts_failed;
 static atomic_bool holds_removals;
-static atomic_uint refusals; /* of what gets a name with "bad" in it */
+static atomic_uint refusals; /* of what gets the name "bad" */
 
 static int64_t around(struct layer *l, struct call *c)
 {
@@ -32,7 +32,7 @@ static int64_t around(struct layer *l, struct call *c)
         atomic_fetch_add(&puts_failed, 1);
         return op_fail(c->op, atomic_load(&failure), "no uploads to %s now", prefix);
     }
-    if (c->kind == CALL_COPY && strstr(c->to, "bad")) {
+    if (c->kind == CALL_COPY && strcmp(c->to, "r2/checkpoint-2/bad") == 0) {
         atomic_fetch_add(&refusals, 1);
         return op_fail(c->op, -EINVAL, "no such name");
     }
