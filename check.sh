@@ -38,7 +38,7 @@ HELP
 
 scripts/check/jobs has the jobs with their presets and the seconds that each may take, more of them where it has
 to make anew what a cache has elsewhere ("cold: ..." in its row). A row shows both; set CI=true and a job that
-takes half as much again by its own doing fails, as does a test that is skipped. With warm caches the gate takes
+takes more than twice as much by its own doing fails, as does a test that is skipped. With warm caches the gate takes
 25 minutes on 2 processors, 40 where nothing is installed. The debug and asan presets are built with the system's
 libfuse, the others with 3.17 or later. Logs are in build/check/.
 RUNFS_MINIO=0 leaves MinIO out.
