@@ -58,11 +58,11 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Whether the node is seen as it was, but for ctime and atime. */
+/* Whether the node is seen as it was, but for its times. */
 static bool shows_as(const struct node *n, const struct node *then) REQUIRES(cache_mutex)
 {
     return n->mode == then->mode && n->uid == then->uid && n->gid == then->gid &&
-           n->rdev == then->rdev && n->size == then->size && n->mtime_ns == then->mtime_ns &&
+           n->rdev == then->rdev && n->size == then->size &&
            same_text(n->xattrs, then->xattrs) && same_text(n->target, then->target);
 }
 
@@ -88,15 +88,19 @@ static bool knows_later_time(const struct node *n, const struct node *then)
 /* A store keeps no ctime. Of what is told again it stays: tar takes a file, or a directory,
  * whose ctime moves while it is read for one that changed. What the store said otherwise before
  * has changed by now. What it says for the first time is as old as its content, or as the
- * change that is known already. */
+ * change that is known already. The time of a folder of the store's own moves as what was put
+ * here lands in it, too: that is no change. */
 static void follow_times(struct node *n, const struct node *then) REQUIRES(cache_mutex)
 {
     bool changed_here = then->ctime_ns != then->mtime_ns && then->ctime_ns > n->mtime_ns;
+    bool known = then->flags & NODE_ATTRS_KNOWN, same = shows_as(n, then);
 
-    if (shows_as(n, then))
+    if (same && n->mtime_ns == then->mtime_ns)
         return;
     n->atime_ns = n->mtime_ns;
-    if (then->flags & NODE_ATTRS_KNOWN)
+    if (known && n->dir && same)
+        return;
+    if (known)
         n->ctime_ns = clock_real_ns();
     else
         n->ctime_ns = changed_here ? then->ctime_ns : n->mtime_ns;

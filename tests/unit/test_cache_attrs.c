@@ -252,6 +252,34 @@ START_TEST(what_is_told_again_keeps_its_times)
 }
 END_TEST
 
+/* The store's own time of a directory moves as what was put here comes there. */
+START_TEST(what_lands_in_a_directory_keeps_its_ctime)
+{
+    struct stat first, st;
+    struct driven d;
+
+    driven_init_folder(&d, NULL, 0);
+    d.config.list_timeout_ns = d.config.attr_timeout_ns = 1;
+    if (_i == 1)
+        driven_store(&d, "dir/old", "x", 1);
+    driven_mount(&d);
+    if (_i == 0)
+        ck_assert_int_eq(driven_mkdir(&d, "dir"), 0);
+    ck_assert_int_eq(driven_list(&d, "dir"), _i);
+    driven_put(&d, "dir/f", "x", 1);
+    ck_assert_int_eq(driven_stat(&d, "dir", &first), 0);
+    (void)usleep(20000);
+    ck_assert_int_eq(driven_flush(&d), 0);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(driven_list(&d, ""), 1);
+        ck_assert_int_eq(driven_stat(&d, "dir", &st), 0);
+        ck_assert_int_eq(time_of(&st.st_ctim), time_of(&first.st_ctim));
+        (void)usleep(250000); /* a listing is believed for less */
+    }
+    driven_release(&d);
+}
+END_TEST
+
 #define AN_MTIME INT64_C(1600000000123456789)
 
 /* Waits until reading `path` gives these four bytes. */
@@ -429,6 +457,7 @@ int main(void)
     tcase_add_test(t, an_outage_leaves_what_was_told);
     tcase_add_test(t, no_store_gives_security_attributes);
     tcase_add_test(t, what_is_told_again_keeps_its_times);
+    tcase_add_loop_test(t, what_lands_in_a_directory_keeps_its_ctime, 0, 2);
     tcase_add_loop_test(t, another_content_moves_ctime, 0, 3);
     tcase_add_test(t, another_target_moves_ctime);
     tcase_add_loop_test(t, what_is_seen_first_has_its_mtime, 0, 2);
